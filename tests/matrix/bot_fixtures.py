@@ -41,8 +41,14 @@ class Parrot:
         asked = [plain_text(message.parts) for message in prompt.messages if message.role == "user"]
         if asked[-1] == "fail":
             raise AgentFailed("the parrot is ill")
+        if asked[-1] == "chatty":
+            for number in range(20):
+                yield f"word{number} "
+                # Longer than an edit period, so that each word is an edit.
+                await asyncio.sleep(0.25)
+            return
         if asked[-1] == "long":
-            yield "\n\n".join(f"Paragraph {number}. " + "word " * 100 for number in range(40))
+            yield "\n\n".join(f"Paragraph {number}. " + "word " * 100 for number in range(70))
             return
         yield f"{len(asked)}. "
         await self.gate.wait()

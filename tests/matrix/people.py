@@ -46,6 +46,7 @@ class MatrixUser:
         self.rooms: dict[str, dict[str, Shown]] = {}
         self.invited: dict[str, dict[str, Any]] = {}
         self.state: dict[str, dict[tuple[str, str], dict[str, Any]]] = {}
+        self.redacted: set[str] = set()
         self.typing: list[tuple[str, list[str]]] = []
         self._changed = asyncio.Condition()
         self._syncing: asyncio.Task[None] | None = None
@@ -94,6 +95,8 @@ class MatrixUser:
     def _show(self, room_id: str, event: dict[str, Any]) -> None:
         if "state_key" in event:
             self.state.setdefault(room_id, {})[event["type"], event["state_key"]] = event["content"]
+        if event["type"] == "m.room.redaction":
+            self.redacted.add(event.get("redacts") or event["content"]["redacts"])
         if event["type"] == "m.room.encrypted":
             event = {**event, "content": {"body": "(encrypted)"}}
         elif event["type"] != "m.room.message":

@@ -97,11 +97,11 @@ def _run(command: list[str | Path], environment: dict[str, str]) -> None:
 
 
 @functools.cache
-def shared_server() -> Synapse:
-    """The server of this run, started by the first test that needs it."""
+def shared_server(*, has_limits: bool = False) -> Synapse:
+    """The server of this run, started by the first test that needs it; another one has Synapse's own rate limits."""
     python = installed()
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID", f"alone-{os.getpid()}")
-    home = Path(tempfile.gettempdir()) / f"threadline-synapse-{run}"
+    home = Path(tempfile.gettempdir()) / f"threadline-synapse-{run}{'-limited' if has_limits else ''}"
     home.mkdir(exist_ok=True)
     users = os.open(home / "users", os.O_CREAT | os.O_RDWR)
     fcntl.flock(users, fcntl.LOCK_SH)
@@ -110,17 +110,18 @@ def shared_server() -> Synapse:
     with _locked(home / "starting"):
         told = home / "server.json"
         if not told.exists():
-            told.write_text(json.dumps(_start(python, home)))
+            told.write_text(json.dumps(_start(python, home, has_limits=has_limits)))
     server = Synapse(**json.loads(told.read_text()))
     _wait_for(server, home)
     return server
 
 
-def _start(python: Path, home: Path) -> dict[str, str]:
+def _start(python: Path, home: Path, *, has_limits: bool) -> dict[str, str]:
     port, secret = free_port(), secrets.token_hex(16)
     seed = base64.b64encode(secrets.token_bytes(32)).decode().rstrip("=")
     (home / "signing.key").write_text(f"ed25519 a_test {seed}\n")
-    (home / "homeserver.yaml").write_text(json.dumps(_configuration(home, port, secret)))
+    limits = {} if has_limits else _UNLIMITED
+    (home / "homeserver.yaml").write_text(json.dumps({**_configuration(home, port, secret), **limits}))
     with (home / "log").open("wb") as log:
         command = [sys.executable, "-I", str(GUARD), str(home), str(python)]
         _held.append(
@@ -129,9 +130,19 @@ def _start(python: Path, home: Path) -> dict[str, str]:
     return {"url": f"http://127.0.0.1:{port}", "secret": secret}
 
 
+_MANY = {"per_second": 10_000, "burst_count": 10_000}
+_UNLIMITED: dict[str, Any] = {
+    "rc_message": _MANY,
+    "rc_joins": {"local": _MANY, "remote": _MANY},
+    "rc_joins_per_room": _MANY,
+    "rc_room_creation": _MANY,
+    "rc_invites": {"per_room": _MANY, "per_user": _MANY, "per_issuer": _MANY},
+    "rc_login": {"address": _MANY, "account": _MANY, "failed_attempts": _MANY},
+}
+
+
 def _configuration(home: Path, port: int, secret: str) -> dict[str, Any]:
-    """Synapse reads YAML, of which JSON is a part. No test is about its limits, except those that set their own."""
-    unlimited = {"per_second": 10_000, "burst_count": 10_000}
+    """Synapse reads YAML, of which JSON is a part."""
     return {
         "server_name": SERVER_NAME,
         "pid_file": str(home / "pid"),
@@ -151,12 +162,6 @@ def _configuration(home: Path, port: int, secret: str) -> dict[str, Any]:
         "presence": {"enabled": False},
         "caches": {"sync_response_cache_duration": "0s"},
         "url_preview_enabled": False,
-        "rc_message": unlimited,
-        "rc_joins": {"local": unlimited, "remote": unlimited},
-        "rc_joins_per_room": unlimited,
-        "rc_room_creation": unlimited,
-        "rc_invites": {"per_room": unlimited, "per_user": unlimited, "per_issuer": unlimited},
-        "rc_login": {"address": unlimited, "account": unlimited, "failed_attempts": unlimited},
     }
 
 

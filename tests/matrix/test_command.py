@@ -117,6 +117,42 @@ def test_a_bot_that_cannot_log_in_says_why_in_one_line(
     assert re.fullmatch(rf"threadline: {said if '.*' in said else re.escape(said)}.*\n", log)
 
 
+@pytest.mark.parametrize(
+    ("homeserver", "user", "said"),
+    [
+        ("matrix.example.org", "@bot:example.org", "`homeserver` must be an address such as https://matrix"),
+        ("ftp://matrix.example.org", "@bot:example.org", "`homeserver` must be an address such as https://matrix"),
+        ("https://matrix.example.org", "bot", "`user` must be a full id such as @bot:example.org, got 'bot'"),
+    ],
+)
+def test_settings_that_can_never_work_are_refused(
+    tmp_path: Path,
+    homeserver: str,
+    user: str,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    named = {"HOMESERVER": homeserver, "USER": user, "PASSWORD": "x"}
+    for name, value in {"HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path)}.items():
+        monkeypatch.setenv(name, value)
+    for name, value in named.items():
+        monkeypatch.setenv(f"THREADLINE_MATRIX__{name}", value)
+    assert main(["matrix", "run"]) == 2
+    assert said in capfd.readouterr().err
+
+
+async def test_a_homeserver_that_is_not_there_is_named_with_the_cause(tmp_path: Path) -> None:
+    settings = {"HOMESERVER": "http://127.0.0.1:1", "USER": "@bot:example.org", "PASSWORD": "x"}
+    bot = await start(tmp_path, **{f"THREADLINE_MATRIX__{name}": value for name, value in settings.items()})
+    assert bot.stderr is not None
+    line = (await asyncio.wait_for(bot.stderr.readline(), PATIENCE)).decode()
+    await end(bot)
+    assert "WARNING" in line
+    assert "http://127.0.0.1:1: Cannot connect to host 127.0.0.1:1" in line
+
+
 def test_a_database_and_a_service_are_not_given_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

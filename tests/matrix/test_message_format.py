@@ -32,6 +32,7 @@ def test_markdown_becomes_the_html_that_clients_show(text: str, formatted: str) 
         "body": text,
         "format": "org.matrix.custom.html",
         "formatted_body": formatted,
+        "m.mentions": {},
     }
 
 
@@ -61,8 +62,8 @@ def test_a_picture_is_a_link_and_a_column_has_no_style() -> None:
 
 
 def test_plain_words_have_no_html() -> None:
-    assert message("Hello, you & me.") == {"msgtype": "m.text", "body": "Hello, you & me."}
-    assert message("Sorry.", notice=True) == {"msgtype": "m.notice", "body": "Sorry."}
+    assert message("Hello, you & me.") == {"msgtype": "m.text", "body": "Hello, you & me.", "m.mentions": {}}
+    assert message("Sorry.", notice=True) == {"msgtype": "m.notice", "body": "Sorry.", "m.mentions": {}}
 
 
 def test_an_edit_says_the_new_text_to_old_and_new_clients() -> None:
@@ -100,6 +101,19 @@ def test_every_piece_of_a_long_text_fits_into_an_event_and_nothing_is_lost(lette
     split = pieces(text)
     assert all(len(json.dumps(edit(message(piece), "$e"), ensure_ascii=False).encode()) <= 65_536 for piece in split)
     assert "".join("".join(split).split()) == "".join(text.split())
+
+
+def test_a_long_reply_is_a_few_large_messages() -> None:
+    paragraphs = [f"Paragraph {number} with **bold** words. " + "word " * 150 for number in range(200)]
+    text = "\n\n".join(paragraphs)
+    assert len(text) > 150_000
+    assert len(pieces(text)) <= 9
+
+
+def test_the_list_of_mentions_is_empty() -> None:
+    content = message("@room, ask Bob")
+    assert content["m.mentions"] == {}
+    assert edit(content, "$e")["m.new_content"]["m.mentions"] == {}
 
 
 def test_a_long_text_is_split_between_paragraphs() -> None:

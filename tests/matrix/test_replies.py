@@ -36,11 +36,11 @@ async def test_a_long_reply_comes_in_several_messages(world: World) -> None:
     async with world.running():
         room = await world.room_with(alice)
         await alice.say(room, "long")
-        await alice.hear(room, world.bot_id, "Paragraph 39.")
+        await alice.hear(room, world.bot_id, "Paragraph 69.")
         told = alice.told(room, world.bot_id)[1:]
-        assert len(told) == 3
+        assert len(told) in {2, 3}
         whole = "\n\n".join(shown.text for shown in told)
-        assert [f"Paragraph {number}." in whole for number in range(40)] == [True] * 40
+        assert [f"Paragraph {number}." in whole for number in range(70)] == [True] * 70
 
 
 async def test_a_question_in_a_thread_is_answered_there(world: World) -> None:
@@ -51,7 +51,7 @@ async def test_a_question_in_a_thread_is_answered_there(world: World) -> None:
         await alice.hear(room, world.bot_id, "1. You said: Let us talk")
         relation = {"rel_type": "m.thread", "event_id": root}
         question = await alice.say(room, "In here", **{"m.relates_to": relation})
-        shown = await alice.hear(room, world.bot_id, "You said: In here")
+        shown = await alice.hear(room, world.bot_id, "You said: > Let us talk\n\nIn here")
         assert shown.relation == {
             "rel_type": "m.thread",
             "event_id": root,
@@ -73,13 +73,15 @@ async def test_ones_own_last_question_may_be_put_in_other_words_or_taken_back(wo
     async with world.running():
         room = await world.room_with(alice)
         first = await alice.say(room, "Helo")
-        await alice.hear(room, world.bot_id, "1. You said: Helo")
+        answer = await alice.hear(room, world.bot_id, "1. You said: Helo")
         await edit(alice, room, first, "Hello")
+        await alice.until(lambda: answer.event_id in alice.redacted, "the old answer is redacted")
         await alice.hear(room, world.bot_id, "1. You said: Hello")
         second = await alice.say(room, "My number is 42")
-        await alice.hear(room, world.bot_id, "2. You said: My number is 42")
+        secret = await alice.hear(room, world.bot_id, "2. You said: My number is 42")
         await edit(alice, room, first, "Too late")
         await alice.client.room_redact(room, second)
+        await alice.until(lambda: secret.event_id in alice.redacted, "the answer is redacted")
         assert "2 messages" in (await alice.ask(room, world.bot_id, "!context")).text
         assert (await alice.ask(room, world.bot_id, "Go on")).text == "2. You said: Go on"
         await alice.client.room_redact(room, first)

@@ -104,8 +104,8 @@ class BridgeClient:
 
 def _outcome(outcome: Outcome) -> dict[str, Any]:
     match outcome:
-        case Sent():
-            return {"outcome": "sent"}
+        case Sent(message_id):
+            return {"outcome": "sent", "messageId": message_id}
         case Opened(place, link, space):
             return {"outcome": "opened", "place": place, "link": link, "space": space}
         case Transient(reason, retry_after):

@@ -23,6 +23,8 @@ CommandName: TypeAlias = Literal[
     "open",
     "rename",
     "archive",
+    "unarchive",
+    "space",
     "clear",
     "undo",
     "link",
@@ -34,14 +36,17 @@ CommandName: TypeAlias = Literal[
     "help",
     "whoami",
     "model",
+    "agent",
     "compact",
     "export",
     "quit",
 ]
-CommandPlace: TypeAlias = Literal["private", "shared", "terminal"]
-"""Where a command is typed: a private chat, a chat that others read as well, or the terminal."""
+CommandPlace: TypeAlias = Literal["private", "shared", "room", "shared_room", "terminal"]
+"""Where a command is typed: a private chat, a chat that others read as well, the same two on a platform where the bot
+opens rooms (Matrix), or the terminal."""
 
-CHATS: frozenset[CommandPlace] = frozenset(("private", "shared"))
+ROOMS: frozenset[CommandPlace] = frozenset(("room", "shared_room"))
+CHATS: frozenset[CommandPlace] = frozenset(("private", "shared", *ROOMS))
 TERMINAL: frozenset[CommandPlace] = frozenset(("terminal",))
 EVERYWHERE = CHATS | TERMINAL
 
@@ -73,6 +78,8 @@ COMMANDS: tuple[CommandSpec, ...] = (
     CommandSpec("open", "<chat>", "continue another chat here", EVERYWHERE),
     CommandSpec("rename", "<name>", "rename this chat", EVERYWHERE),
     CommandSpec("archive", "", "remove this chat from the list and keep its history", EVERYWHERE),
+    CommandSpec("unarchive", "", "put this chat into the list again", ROOMS),
+    CommandSpec("space", "", "get an invitation to your space again", ROOMS),
     CommandSpec("clear", "", "start with an empty history here and keep the old one"),
     CommandSpec("undo", "", "remove your last message and its reply", EVERYWHERE),
     CommandSpec("link", "<code>", "link this account with a code"),
@@ -82,6 +89,7 @@ COMMANDS: tuple[CommandSpec, ...] = (
     CommandSpec("cancel", "", "close a list without choosing"),
     CommandSpec("stop", "", "stop the running reply"),
     CommandSpec("model", "[name]", "show or change the model", EVERYWHERE),
+    CommandSpec("agent", "[name]", "show or change the agent of this room", ROOMS),
     CommandSpec("compact", "", "summarise the older messages for the agent", TERMINAL),
     CommandSpec("export", "[file]", "write this chat to a file (.md, .json, .jsonl)", TERMINAL),
     CommandSpec("help", "", "show this list", EVERYWHERE, role="viewer"),

@@ -20,7 +20,7 @@ IgnoredReason: TypeAlias = Literal[
 ]
 
 
-ArrivalKind: TypeAlias = Literal["message", "edit", "retraction", "invitation", "answer"]
+ArrivalKind: TypeAlias = Literal["message", "edit", "retraction", "invitation", "departure", "answer"]
 
 UNTIMED = dt.datetime.fromtimestamp(0, dt.UTC)
 """The time of an arrival whose platform does not say when it was sent."""
@@ -28,7 +28,7 @@ UNTIMED = dt.datetime.fromtimestamp(0, dt.UTC)
 
 class Arrival(msgspec.Struct, frozen=True):
     """One event that a platform delivered, as its codec read it: a message, or an edit or retraction of one, an
-    invitation of the bot to a place, or an answer to a question with buttons."""
+    invitation of the bot to a place, that the sender left one, or an answer to a question with buttons."""
 
     platform: Surface
     key: str

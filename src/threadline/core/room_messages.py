@@ -23,24 +23,32 @@ class RoomBinding(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RoomMessage(msgspec.Struct, frozen=True, omit_defaults=True, tag="message"):
-    """`text` is Markdown; "" changes the room without a message. `name` renames the room, `binding` is written to its
-    state. The room may refuse both; the text is sent nevertheless. `question` is the token of the approval that the
-    text asks for: an answer to this very message is an arrival of the kind `answer` with the text `yes:TOKEN` or
-    `no:TOKEN`."""
+    """`text` is Markdown; "" changes the room without a message. `name` renames the room, if the sender in `binding`
+    may do that themselves; `binding` is written to its state. The room may refuse both; the text is sent nevertheless.
+    `question` is the token of the approval that the text asks for: an answer to this very message is an arrival of the
+    kind `answer` with the text `yes:TOKEN` or `no:TOKEN`."""
 
     text: str
     is_notice: bool = False
+    redacts_turn: str | None = None
+    """The turn whose reply is redacted, because its question is gone. `redacts` are the reply's messages, if they are
+    known already."""
+    redacts: tuple[str, ...] = ()
     name: str | None = None
     binding: RoomBinding | None = None
     question: str | None = None
 
 
 class RoomRequest(msgspec.Struct, frozen=True, omit_defaults=True, tag="room"):
-    """A new room in the user's space. Without `space`, a space is opened first and the room is its first one."""
+    """A new room in the user's space. Without `space`, a space is opened first, with the room and the user's `rooms` in
+    it. `is_space_only` opens no room. `is_again`: the user has left the space that they had."""
 
     binding: RoomBinding
     name: str
     space: str | None = None
+    rooms: tuple[str, ...] = ()
+    is_space_only: bool = False
+    is_again: bool = False
 
 
 RoomPayload: TypeAlias = RoomMessage | RoomRequest

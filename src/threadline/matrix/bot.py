@@ -13,6 +13,7 @@ from collections.abc import Coroutine, Iterator
 from typing import Any, TypeAlias
 
 from threadline.clock import SystemClock
+from threadline.core.commands import parse
 from threadline.core.errors import StoreFailed, ThreadlineError, TokenRefused
 from threadline.core.platform_messages import Arrival
 from threadline.matrix import message_format
@@ -20,16 +21,19 @@ from threadline.matrix.bridge import SURFACE, Bridge, RoomDelivery
 from threadline.matrix.device import DeviceFolder, OpenBatch, SyncCursor
 from threadline.matrix.encryption import Encryption, EncryptionIncomplete
 from threadline.matrix.events_in import (
+    Departure,
     RawEvent,
     Retraction,
     RoomText,
     Unreadable,
     accepted_invitation,
+    departure,
     invitation,
     is_own_join,
     read,
     read_recipient,
     to_arrival,
+    with_quote,
 )
 from threadline.matrix.homeserver import (
     Batch,
@@ -49,7 +53,7 @@ from threadline.settings import MatrixSettings
 
 log = logging.getLogger("threadline.matrix")
 
-ReadEvent: TypeAlias = RoomText | Unreadable | Retraction
+ReadEvent: TypeAlias = RoomText | Unreadable | Retraction | Departure
 Work: TypeAlias = Coroutine[Any, Any, None]
 
 # They are claimed at once and sent within a second or two.
@@ -231,16 +235,32 @@ class Bot:
                 self._cursor.remember_unread(each.room_id, each.event_id)
                 # Beside the room's order: the messages after it need not wait for the advice.
                 self._start(opened, self._advise(each), each)
+            elif isinstance(each, Departure):
+                await self._see_off(each)
+                self._end(opened, each)
             else:
                 await self._deliver(each)
                 self._end(opened, each)
+
+    async def _see_off(self, gone: Departure) -> None:
+        """Frees the thread of a user who left, and leaves a room without people."""
+        arrival = departure(gone.room_id, gone.sender, gone.event_id)
+        try:
+            await retry_until_up(lambda: self._bridge.deliver(arrival))
+            if await retry_until_up(lambda: self.homeserver.is_empty(gone.room_id)):
+                await retry_until_up(lambda: self.homeserver.leave(gone.room_id))
+                log.info("empty room left", extra={"place": gone.room_id})
+        except TokenRefused as exc:
+            await self._end_with(exc)
+        except (HomeserverRefused, ThreadlineError) as exc:
+            log.warning("departure not processed: %s", exc, extra={"place": gone.room_id})
 
     async def _deliver(self, each: RoomText | Retraction) -> None:
         """Delivers an event for the inbox, and begins the live view of the turn that it begins."""
         if not may_talk(self._settings, each.sender):
             return
         is_shared = len(self.homeserver.people(each.room_id)) > 1
-        arrival = to_arrival(each, is_shared=is_shared)
+        arrival = to_arrival(await self._quote(each), is_shared=is_shared)
         if arrival is None:
             return
         try:
@@ -254,6 +274,21 @@ class Bot:
             return
         if turn is not None:
             self._views.start(turn, read_recipient(arrival.recipient))
+        if isinstance(each, RoomText):
+            self._start(None, self.homeserver.mark_read(each.room_id, each.event_id))
+
+    async def _quote(self, each: RoomText | Retraction) -> RoomText | Retraction:
+        """A reply, with what it replies to. Commands and numbers stay as they are."""
+        is_text = isinstance(each, RoomText) and parse(each.text) is None and not each.text.strip().isdigit()
+        if not isinstance(each, RoomText) or each.answers is None or not is_text:
+            return each
+        room_id, answers = each.room_id, each.answers
+        try:
+            quoted = await retry_until_up(lambda: self.homeserver.shown_content(room_id, answers))
+        except HomeserverRefused:
+            # It was deleted, or it is from before the bot joined.
+            return each
+        return each._replace(text=with_quote(each.text, quoted))
 
     async def _apologise(self, arrival: Arrival) -> None:
         await self._notify(arrival.place, arrival.key, _FAILED, f"{arrival.key}.failed")
@@ -311,6 +346,8 @@ class Bot:
                 self._end(opened, each)
 
         task = asyncio.create_task(run())
+        # A task that is cancelled before its first step never awaits its work.
+        task.add_done_callback(lambda _: work.close())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

@@ -21,6 +21,8 @@ SPACE_STATE = "io.threadline.space"
 
 _FILES = {"m.image": "image", "m.file": "file", "m.audio": "audio", "m.video": "video", "m.location": "location"}
 _QUOTED = re.compile(r"(?:> [^\n]*\n)+\n?")
+# Enough to recognise a long message by; the agent usually has all of it in the history.
+_LONGEST_QUOTE = 2_000
 # Numbers up to this can answer a list that the bot has shown.
 _LONGEST_LIST = 1_000
 
@@ -37,6 +39,8 @@ class RoomText(NamedTuple):
     edits: str | None = None
     """The event that this one edits. The sender of that event is not known here."""
     sent_at: dt.datetime = dt.datetime.fromtimestamp(0, dt.UTC)
+    answers: str | None = None
+    """The event that this one replies to, or the root of its thread."""
 
 
 class Unreadable(NamedTuple):
@@ -58,12 +62,24 @@ class Retraction(NamedTuple):
     sent_at: dt.datetime = dt.datetime.fromtimestamp(0, dt.UTC)
 
 
+class Departure(NamedTuple):
+    """The user `sender` left the room, by themselves or not, or declined the invitation to it."""
+
+    room_id: str
+    event_id: str
+    sender: str
+
+
 def read(
     room_id: str, event: RawEvent, me: str, my_name: str | None = None
-) -> RoomText | Unreadable | Retraction | None:
-    """None for events that are no message to the bot."""
+) -> RoomText | Unreadable | Retraction | Departure | None:
+    """None for events that do not concern the bot."""
     event_id, sender, content = event.get("event_id"), event.get("sender"), event.get("content")
-    if not isinstance(event_id, str) or not isinstance(sender, str) or not isinstance(content, dict) or sender == me:
+    if not isinstance(event_id, str) or not isinstance(sender, str) or not isinstance(content, dict):
+        return None
+    if event.get("type") == "m.room.member":
+        return _read_departure(room_id, event_id, event.get("state_key"), content, me)
+    if sender == me:
         return None
     if "redacted_because" in (event.get("unsigned") or {}):
         return None
@@ -77,6 +93,11 @@ def read(
             found = _read_text(room_id, event_id, sender, content, me, my_name)
             return None if found is None else found._replace(sent_at=_time(event))
     return None
+
+
+def _read_departure(room_id: str, event_id: str, who: object, content: Content, me: str) -> Departure | None:
+    has_left = content.get("membership") in {"leave", "ban"}
+    return Departure(room_id, event_id, who) if has_left and isinstance(who, str) and who != me else None
 
 
 def _time(event: RawEvent) -> dt.datetime:
@@ -102,14 +123,46 @@ def _read_text(
         return None
     spoken, names_me = _address(text, content, me, name)
     thread = target if kind == "m.thread" and isinstance(target, str) else None
-    return RoomText(room_id, event_id, sender, spoken, names_me, thread, target if kind == "m.replace" else None)
+    edits = target if kind == "m.replace" else None
+    return RoomText(room_id, event_id, sender, spoken, names_me, thread, edits, answers=_answered(relation, thread))
+
+
+def _answered(relation: dict[str, Any], thread: str | None) -> str | None:
+    """In a thread clients add a reply to its last message, for those that show no threads: that is no reply."""
+    if relation.get("is_falling_back") is True:
+        return thread
+    replied = relation.get("m.in_reply_to")
+    found = replied.get("event_id") if isinstance(replied, dict) else None
+    return found if isinstance(found, str) else thread
+
+
+def with_quote(text: str, quoted: Content) -> str:
+    """The text with what it replies to before it, as Markdown quotes; the agent knows what "this" is."""
+    said = _text(quoted, is_reply=True)
+    if not said:
+        return text
+    shown = said if len(said) <= _LONGEST_QUOTE else f"{said[:_LONGEST_QUOTE]}…"
+    return "\n".join(f"> {line}" for line in shown.splitlines()) + f"\n\n{text}"
+
+
+def departure(room_id: str, sender: str, key: str) -> Arrival:
+    return Arrival(
+        platform="matrix",
+        key=key,
+        sender=sender,
+        place=room_id,
+        recipient=room_id,
+        text="",
+        sent_at=dt.datetime.now(dt.UTC),
+        kind="departure",
+    )
 
 
 def to_arrival(read: RoomText | Retraction, *, is_shared: bool) -> Arrival | None:
     """What the inbox takes; None for a text in a shared room that neither names the bot nor can be an answer to it."""
     if isinstance(read, Retraction):
         return _arrival(read, "", is_shared=is_shared, kind="retraction", target=read.target)
-    is_addressed = not is_shared or read.names_me or isinstance(parse(read.text), Command)
+    is_addressed = not is_shared or read.names_me or isinstance(parse(read.text, place="shared_room"), Command)
     if not is_addressed and (read.edits is not None or read_choice(read.text, _LONGEST_LIST) is None):
         return None
     kind = "message" if read.edits is None else "edit"

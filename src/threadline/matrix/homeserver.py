@@ -11,6 +11,7 @@ import json
 import secrets
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, NamedTuple, TypeVar
+from urllib.parse import quote, urlsplit
 
 import aiohttp
 import nio
@@ -88,6 +89,13 @@ class Homeserver:
     def __init__(self, settings: MatrixSettings, folder: DeviceFolder) -> None:
         if not settings.homeserver or not settings.user:
             raise SettingsInvalid("the Matrix bot needs `homeserver` and `user` in the section [matrix]")
+        address = urlsplit(settings.homeserver)
+        if address.scheme not in {"http", "https"} or not address.hostname:
+            raise SettingsInvalid(
+                f"`homeserver` must be an address such as https://matrix.example.org, got {settings.homeserver!r}"
+            )
+        if not settings.user.startswith("@") or ":" not in settings.user:
+            raise SettingsInvalid(f"`user` must be a full id such as @bot:example.org, got {settings.user!r}")
         self._settings = settings
         self._folder = folder
         self._device = folder.device()
@@ -249,6 +257,14 @@ class Homeserver:
         room = self._client.rooms.get(room_id)
         return set() if room is None else {*room.users, *room.invited_users} - {self.user_id}
 
+    async def is_empty(self, room_id: str) -> bool:
+        """Whether the bot is alone in the room. The homeserver is asked, because a room that is left cannot be joined
+        again."""
+        path = f"/_matrix/client/v3/rooms/{quote(room_id, safe='')}/members?not_membership=leave"
+        members = (await self.request("GET", path))["chunk"]
+        present = {each["state_key"] for each in members if each["content"].get("membership") in {"join", "invite"}}
+        return present == {self.user_id}
+
     def display_name(self, room_id: str) -> str | None:
         """The bot's own name, as people in the room see it."""
         room = self._client.rooms.get(room_id)
@@ -271,32 +287,50 @@ class Homeserver:
             raise
         return event_id
 
+    async def mark_read(self, room_id: str, event_id: str) -> None:
+        """Shows the sender that the bot has the message."""
+        room, event = quote(room_id, safe=""), quote(event_id, safe="")
+        await self.request("POST", f"/_matrix/client/v3/rooms/{room}/receipt/m.read/{event}", {})
+
+    async def shown_content(self, room_id: str, event_id: str) -> Content:
+        """What a message says now: after its last edit."""
+        event = await self.event(room_id, event_id)
+        latest = event.get("unsigned", {}).get("m.relations", {}).get("m.replace")
+        if isinstance(latest, dict) and latest.get("sender") == event.get("sender"):
+            found = nio.Event.parse_encrypted_event(latest) if latest.get("type") == "m.room.encrypted" else None
+            if isinstance(found, nio.MegolmEvent):
+                found.room_id = room_id
+                with contextlib.suppress(nio.EncryptionError):
+                    latest = self._client.decrypt_event(found).source
+            event = {**event, "content": latest["content"].get("m.new_content") or event["content"]}
+        content: Content = event["content"]
+        return content
+
     async def redact(self, room_id: str, event_id: str) -> None:
         await self._ask(self._client.room_redact(room_id, event_id))
 
     async def typing(self, room_id: str, on: bool) -> None:
         await self._ask(self._client.room_typing(room_id, on, _TYPING_MS))
 
-    async def create_room(
-        self, name: str, *, invite: Sequence[str], state: Sequence[RawEvent] = (), space: bool = False
-    ) -> str:
-        answer = await self._ask(
-            self._client.room_create(name=name, invite=invite, initial_state=state, space=space, federate=True)
-        )
-        room_id: str = answer.room_id
+    async def create_room(self, name: str, *, owner: str, state: Sequence[RawEvent] = (), space: bool = False) -> str:
+        """A private room, to which the owner is not invited yet. From room version 12 on they have the bot's powers."""
+        creation = {"additional_creators": [owner], **({"type": "m.space"} if space else {})}
+        body = {"name": name, "preset": "private_chat", "creation_content": creation, "initial_state": list(state)}
+        answer = await self.request("POST", "/_matrix/client/v3/createRoom", body)
+        room_id: str = answer["room_id"]
         return room_id
+
+    async def invite(self, room_id: str, user_id: str) -> None:
+        """Nothing happens if the user is in the room or invited already."""
+        member = await self.state(room_id, "m.room.member", user_id) or {}
+        if member.get("membership") not in {"join", "invite"}:
+            await self._ask(self._client.room_invite(room_id, user_id))
 
     async def join(self, room_id: str) -> None:
         await self._ask(self._client.join(room_id))
 
     async def leave(self, room_id: str) -> None:
         await self._ask(self._client.room_leave(room_id))
-
-    async def abandon(self, room_id: str, invited: str) -> None:
-        """Withdraws an invitation and leaves."""
-        with contextlib.suppress(HomeserverRefused):
-            await self._ask(self._client.room_kick(room_id, invited))
-        await self.leave(room_id)
 
     async def joined_rooms(self) -> list[str]:
         return list((await self._ask(self._client.joined_rooms())).rooms)
@@ -347,6 +381,6 @@ class Homeserver:
         try:
             return await asking
         except (TimeoutError, aiohttp.ClientError, OSError) as exc:
-            raise HomeserverAway(type(exc).__name__) from exc
+            raise HomeserverAway(f"{self._client.homeserver}: {str(exc) or type(exc).__name__}") from exc
         except (nio.LocalProtocolError, nio.SendRetryError) as exc:
             raise HomeserverAway(str(exc)) from exc

@@ -18,9 +18,11 @@ from markdown_it.token import Token
 
 from threadline.matrix.events_in import Content
 
-# An event may have 65,536 bytes. An edit holds its text twice, each time with its HTML, and encryption adds a third.
-PIECE_BYTES = 9_000
-_EVENT_BYTES = 40_000
+# An event may have 65,536 bytes, and encryption adds a third.
+PIECE_BYTES = 24_000
+_EVENT_BYTES = 46_000
+# Of a long text an edit repeats only the beginning for clients that do not know edits.
+_FALLBACK_CHARS = 1_000
 _SCHEMES = ("https://", "http://", "mailto:", "ftp://", "magnet:", "https://matrix.to/")
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})(.*)$")
 _BREAKS = ("\n\n", "\n", ". ", " ")
@@ -58,8 +60,9 @@ def html(text: str) -> str:
 
 
 def message(text: str, *, notice: bool = False) -> Content:
-    """A message's content, with HTML only if it differs from the plain text."""
-    content: Content = {"msgtype": "m.notice" if notice else "m.text", "body": text}
+    """A message's content, with HTML only if it differs from the plain text. Its list of mentions is empty: without it,
+    clients notify people whose names a reply contains."""
+    content: Content = {"msgtype": "m.notice" if notice else "m.text", "body": text, "m.mentions": {}}
     formatted = html(text)
     if formatted != f"<p>{_escaped(text)}</p>":
         content |= {"format": "org.matrix.custom.html", "formatted_body": formatted}
@@ -70,7 +73,10 @@ def edit(content: Content, event_id: str) -> Content:
     """The content that edits an earlier message."""
     new = {key: value for key, value in content.items() if key != "m.relates_to"}
     fallback = new | {"body": f"* {new['body']}"}
-    if "formatted_body" in new:
+    if len(new["body"]) > _FALLBACK_CHARS:
+        fallback = {name: value for name, value in new.items() if name not in {"format", "formatted_body"}}
+        fallback["body"] = f"* {new['body'][:_FALLBACK_CHARS]}…"
+    elif "formatted_body" in new:
         fallback["formatted_body"] = f"* {new['formatted_body']}"
     return {**fallback, "m.new_content": new, "m.relates_to": {"rel_type": "m.replace", "event_id": event_id}}
 
@@ -103,7 +109,7 @@ def _first_piece(text: str) -> tuple[str, str]:
             return text, ""
         if piece != text and _fits(piece):
             return piece.rstrip("\n"), text[len(piece) :].lstrip("\n")
-        size //= 2
+        size = size * 3 // 4
 
 
 def _cut(text: str, size: int) -> str:

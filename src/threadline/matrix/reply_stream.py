@@ -70,6 +70,10 @@ class RoomReply:
             await self._homeserver.redact(self.target.room_id, self._sent[-1][0])
             self._sent.pop()
 
+    @property
+    def event_ids(self) -> list[str]:
+        return [event_id for event_id, _ in self._sent]
+
     def _related(self, content: Content) -> Content:
         if self.target.event_id is None:
             return content

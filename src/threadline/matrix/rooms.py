@@ -20,6 +20,9 @@ from threadline.settings import MatrixSettings
 
 log = logging.getLogger("threadline.matrix")
 
+# From this room version on, creators have more power than any level.
+CREATORS_RULE = 12
+
 _ENCRYPTION: RawEvent = {
     "type": "m.room.encryption",
     "state_key": "",
@@ -35,19 +38,28 @@ class RoomFactory:
         self._homeserver = homeserver
         self._settings = settings
 
-    async def open(self, request: RoomRequest, *, may_exist: bool) -> Opened:
-        """The room, in its space, with the user invited. `may_exist`: an earlier attempt may have made it.
-        HomeserverRefused: nothing is left of it. HomeserverAway: call it again."""
+    async def open(self, request: RoomRequest, asked_in: str, *, may_exist: bool) -> Opened:
+        """The room, in its space, with the user invited; encrypted if the room is in which it was asked for.
+        `may_exist`: an earlier attempt may have made it. HomeserverRefused: nothing is left of it. HomeserverAway: call
+        it again."""
         made: list[str] = []
         binding = request.binding
         try:
             space_id = request.space or await self._open_space(binding, made, may_exist=may_exist)
-            room_id = await self._open_room(space_id, binding, request.name, made, may_exist=may_exist)
+            for room in request.rooms:
+                await self._add_child(space_id, room)
+            room_id = space_id
+            if not request.is_space_only:
+                is_encrypted = self._settings.encrypt or await self._is_encrypted(asked_in)
+                room_id = await self._open_room(
+                    space_id, binding, request.name, made, is_encrypted=is_encrypted, may_exist=may_exist
+                )
+            # Last, so that a room that is left again was never seen by its user.
+            for each in made:
+                await self._hand_over(each, binding.sender)
         except HomeserverRefused:
-            await self._abandon(made, binding.sender)
+            await self._abandon(made)
             raise
-        for each in made:
-            await self._hand_over(each, binding.sender)
         return Opened(room_id, f"https://matrix.to/#/{room_id}", None if request.space else space_id)
 
     async def _open_space(self, binding: RoomBinding, made: list[str], *, may_exist: bool) -> str:
@@ -59,24 +71,43 @@ class RoomFactory:
         return space_id
 
     async def _open_room(
-        self, space_id: str, binding: RoomBinding, name: str, made: list[str], *, may_exist: bool
+        self,
+        space_id: str,
+        binding: RoomBinding,
+        name: str,
+        made: list[str],
+        *,
+        is_encrypted: bool,
+        may_exist: bool,
     ) -> str:
         via = [server_of(self._settings.user)]
         state: list[RawEvent] = [
             {"type": ROOM_STATE, "state_key": "", "content": room_state(binding)},
             {"type": "m.space.parent", "state_key": space_id, "content": {"via": via, "canonical": True}},
-            *([_ENCRYPTION] if self._settings.encrypt else []),
+            *([_ENCRYPTION] if is_encrypted else []),
         ]
         room_id = await self._find(ROOM_STATE, binding.thread_id) if may_exist else None
         room_id = room_id or await self._create(name, binding, state)
         made.append(room_id)
-        await self._homeserver.put_state(space_id, "m.space.child", {"via": via}, room_id)
+        await self._add_child(space_id, room_id)
         return room_id
+
+    async def _add_child(self, space_id: str, room_id: str) -> None:
+        via = [server_of(self._settings.user)]
+        await self._homeserver.put_state(space_id, "m.space.child", {"via": via}, room_id)
+
+    async def _is_encrypted(self, room_id: str) -> bool:
+        """A branch of an encrypted room quotes it: it must not be readable where the room is not. If the bot is no
+        longer in that room, it counts as encrypted."""
+        try:
+            return await self._homeserver.state(room_id, "m.room.encryption") is not None
+        except HomeserverRefused:
+            return True
 
     async def _create(
         self, name: str, binding: RoomBinding, state: Sequence[RawEvent], *, is_space: bool = False
     ) -> str:
-        return await self._homeserver.create_room(name, invite=[binding.sender], state=state, space=is_space)
+        return await self._homeserver.create_room(name, owner=binding.sender, state=state, space=is_space)
 
     async def _find(self, kind: str, thread_id: str) -> str | None:
         for room_id in await self._homeserver.joined_rooms():
@@ -86,18 +117,22 @@ class RoomFactory:
         return None
 
     async def _hand_over(self, room_id: str, matrix_id: str) -> None:
-        """Gives the user the same power level as the bot. The room works without, so a failure is only logged."""
+        """Invites the user, with the same powers as the bot. Before room version 12 they are a power level; the room
+        works without, so a failure is only logged."""
         try:
-            powers = await self._homeserver.state(room_id, "m.room.power_levels") or {}
-            users = {**powers.get("users", {}), matrix_id: 100}
-            await self._homeserver.put_state(room_id, "m.room.power_levels", {**powers, "users": users})
-        except (HomeserverRefused, HomeserverAway) as exc:
+            version = str((await self._homeserver.state(room_id, "m.room.create") or {}).get("room_version", "1"))
+            if not version.isdigit() or int(version) < CREATORS_RULE:
+                powers = await self._homeserver.state(room_id, "m.room.power_levels") or {}
+                users = {**powers.get("users", {}), matrix_id: 100}
+                await self._homeserver.put_state(room_id, "m.room.power_levels", {**powers, "users": users})
+        except HomeserverRefused as exc:
             log.warning("power level not set: %s", exc, extra={"place": room_id})
+        await self._homeserver.invite(room_id, matrix_id)
 
-    async def _abandon(self, made: list[str], matrix_id: str) -> None:
+    async def _abandon(self, made: list[str]) -> None:
         for room_id in made:
             try:
-                await self._homeserver.abandon(room_id, matrix_id)
+                await self._homeserver.leave(room_id)
             except (HomeserverRefused, HomeserverAway) as exc:
                 log.warning("room not left: %s", exc, extra={"place": room_id})
 
@@ -151,7 +186,8 @@ class RoomReconciler:
             after = before | room_state(RoomBinding(room.thread_id, room.sender, room.label))
             await self._homeserver.put_state(room.place, ROOM_STATE, after)
         except (HomeserverRefused, HomeserverAway) as exc:
-            log.info("room state not written: %s", exc, extra={"place": room.place})
+            # Usual in rooms that others made: the binding in the database is enough.
+            log.debug("room state not written: %s", exc, extra={"place": room.place})
 
 
 def room_state(binding: RoomBinding) -> Content:

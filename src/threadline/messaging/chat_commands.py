@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from threadline.core.channels import Binding
 from threadline.core.commands import Command, find_spec
 from threadline.core.open_questions import question_in
 from threadline.core.sealing import Sealer
 from threadline.messaging.command_executor import CommandCall, Hint, interpret
 from threadline.messaging.place_threads import CommandContext, FindConfigured, PlaceThreads, chat_executor
-from threadline.messaging.rooms import ROOM_PLATFORMS, RoomChanges, RoomThreads, welcome
+from threadline.messaging.rooms import ROOM_PLATFORMS, RoomChanges, RoomThreads, close_space, room_handlers, welcome
 from threadline.ports import Transaction
 
 
@@ -51,7 +52,8 @@ class ChatCommands:
     async def _run(
         self, tx: Transaction, context: CommandContext, threads: PlaceThreads, command: Command
     ) -> str | None:
-        executor = chat_executor(tx, context, threads, self._configured)
+        extra = room_handlers(threads, self._configured) if isinstance(threads, RoomThreads) else {}
+        executor = chat_executor(tx, context, threads, self._configured, extra)
         return await executor.execute(command, _call(tx, context, threads))
 
     async def welcome(self, tx: Transaction, context: CommandContext, recipient: str, request_id: str) -> str | None:
@@ -59,6 +61,10 @@ class ChatCommands:
         return await welcome(
             tx, self._sealer, context.platform, context.sender, context.agent_id, recipient, request_id
         )
+
+    async def close_space(self, tx: Transaction, space: Binding) -> None:
+        """The user has left their space."""
+        await close_space(tx, self._sealer, space)
 
     def room(self, tx: Transaction, context: CommandContext, recipient: str, request_id: str) -> RoomThreads:
         return RoomThreads(tx, self._sealer, context, recipient, request_id)

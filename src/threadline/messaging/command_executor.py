@@ -200,7 +200,9 @@ async def show_chat(call: CommandCall) -> str:
     thread, label, loaded = await call.threads.current()
     lines = [f"{f'{label}, ' if label else ''}chat `{thread.id}`{name_of(thread)}"]
     lines[0] = lines[0][0].upper() + lines[0][1:]
-    lines.append(f"{count_of(thread)}, {thread.token_count} tokens")
+    # Many agents report no usage: then 0 would be wrong.
+    tokens = f"{thread.token_count} tokens" if thread.token_count else "tokens not reported by the agent"
+    lines.append(f"{count_of(thread)}, {tokens}")
     if thread.agent_id is not None:
         lines.append(f"Agent: {escape(thread.agent_id)}")
     if loaded is not None:

@@ -43,7 +43,7 @@ from threadline.messaging.command_executor import Hint
 from threadline.messaging.outbox import Outbox
 from threadline.messaging.place_threads import CommandContext
 from threadline.messaging.receipts import WITHOUT_REPLY, Decision, Receipt
-from threadline.messaging.room_events import RoomEvents, context_of, last_turn, request_id
+from threadline.messaging.room_events import RoomEvents, context_of, is_plain, last_turn, request_id
 from threadline.messaging.rooms import ROOM_PLATFORMS
 from threadline.messaging.unlinked_senders import UnlinkedSenders, claim
 from threadline.observability.metrics import Metrics
@@ -154,6 +154,8 @@ class Inbox:
             case "invitation":
                 agent_id = self._agents[arrival.platform]
                 receipt = await self._room_events.welcome(scope, arrival, correlation_id, agent_id)
+            case "departure":
+                receipt = await self._room_events.depart(scope, arrival, correlation_id)
             case "retraction":
                 receipt = await self._room_events.retract(scope, arrival, correlation_id)
             case "answer":
@@ -166,7 +168,8 @@ class Inbox:
     async def _sender(self, tenant_id: str, arrival: Arrival, *, auto_link: bool) -> Sender | None:
         session = self._store.scoped(system_scope(tenant_id))
         sender = await session.sender(arrival.platform, arrival.sender)
-        if sender is None and auto_link:
+        # Someone who leaves a room need not become a user for it.
+        if sender is None and auto_link and arrival.kind != "departure":
             await session.put_link(arrival.platform, arrival.sender, arrival.sender, "verified")
             sender = await session.sender(arrival.platform, arrival.sender)
         return sender
@@ -199,7 +202,8 @@ class Inbox:
             self._wake(scope.tenant_id)
 
     async def _take(self, scope: Scope, arrival: Arrival, correlation_id: str, *, is_command: bool) -> Receipt:
-        agent_id = self._agents[arrival.platform]
+        room_thread = await self._room_events.thread(scope, arrival)
+        agent_id = (room_thread and room_thread.agent_id) or self._agents[arrival.platform]
         request = _request(arrival, agent_id)
         try:
             new = self._turns.seal(scope, request, arrival=_claim_of(scope, arrival, correlation_id))
@@ -212,7 +216,7 @@ class Inbox:
         denial = await self._denial(scope, request, agent_id)
         try:
             outcome = None
-            if denial is None and not is_command and await self._is_plain(scope, arrival):
+            if denial is None and not is_command and is_plain(arrival, room_thread):
                 outcome = await self._store.scoped(scope).accept_turn(new)
             if outcome is None or (isinstance(outcome, AcceptRefusal) and outcome.reason == "question_open"):
                 work = partial(self._command_or_turn, arrival, correlation_id, agent_id, new, denial)
@@ -228,16 +232,6 @@ class Inbox:
             # The stored request reaches whichever process runs the turn; a turn of this process ends now.
             await self._runner.stop(scope, turn_id)
         return receipt
-
-    async def _is_plain(self, scope: Scope, arrival: Arrival) -> bool:
-        """Whether the store can accept it in one step: a message to the bot, and in a bound room. A room that is not
-        bound yet gets a label and a state event first."""
-        if arrival.kind != "message" or not arrival.is_addressed:
-            return False
-        if arrival.platform not in ROOM_PLATFORMS:
-            return True
-        place = bound_place(arrival.place, scope.user_id)
-        return await self._store.scoped(scope).binding(arrival.platform, place) is not None
 
     async def _command_or_turn(
         self,
@@ -260,11 +254,12 @@ class Inbox:
         new = msgspec.structs.replace(new, arrival=new.arrival._replace(is_question_checked=True))
         if arrival.platform in ROOM_PLATFORMS:
             threads = self._commands.room(tx, context, arrival.recipient, request_id(arrival))
-            await threads.here()
+            await threads.unarchive()
             await self._outbox.announce(tx, arrival, threads.changes, name=request_id(arrival))
         if arrival.kind == "edit" and (edited := await last_turn(tx, arrival)) is not None:
             (question, *_) = await tx.last_turns(edited.thread_id, 1)
             new = msgspec.structs.replace(new, replaces=question.id)
+            await self._room_events.redact_reply(tx, arrival, edited)
         if denial is None:
             return self._receipt(await tx.accept_turn(new), new)
         return await self._deny(tx, msgspec.structs.replace(new, status=denial.status), denial)

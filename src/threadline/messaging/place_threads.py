@@ -6,7 +6,7 @@ The place's binding holds what the commands need: the thread, the open question,
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from threadline.core.channels import Agent as AgentRow
@@ -51,9 +51,13 @@ class CommandContext(NamedTuple):
     now: dt.datetime
     is_shared: bool
     """Others read this place as well."""
+    has_rooms: bool = False
+    """The bot opens rooms on this platform."""
 
     @property
     def kind(self) -> CommandPlace:
+        if self.has_rooms:
+            return "shared_room" if self.is_shared else "room"
         return "shared" if self.is_shared else "private"
 
 
@@ -75,7 +79,7 @@ class PlaceThreads:
 
     async def here(self) -> CurrentThread:
         if self._current is None:
-            platform, place, _, agent_id, _, is_shared = self._context
+            platform, place, _, agent_id, _, is_shared, _ = self._context
             self._current = await current_thread(self._tx, platform, place, agent_id, is_shared=is_shared)
         return self._current
 
@@ -170,9 +174,13 @@ class PlaceThreads:
 
 
 def chat_executor(
-    tx: Transaction, context: CommandContext, threads: PlaceThreads, configured: FindConfigured
+    tx: Transaction,
+    context: CommandContext,
+    threads: PlaceThreads,
+    configured: FindConfigured,
+    extra: Mapping[CommandName, Handler],
 ) -> CommandExecutor:
-    """The executor with the commands about the sender's account, and about the agent's model."""
+    """The executor with the commands about the sender's account, about the agent's model, and `extra` ones."""
     scope, sender = tx.scope, context.sender
 
     async def model(call: CommandCall) -> str:
@@ -207,4 +215,4 @@ def chat_executor(
         "model": model,
         "stop": stop,
     }
-    return CommandExecutor(handlers)
+    return CommandExecutor({**handlers, **extra})

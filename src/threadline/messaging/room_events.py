@@ -1,4 +1,4 @@
-"""Events that are no messages, from platforms whose bot delivers them: invitations, edits and retractions."""
+"""Events that are no messages, from platforms whose bot delivers them: invitations, departures, edits, retractions."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import datetime as dt
 
 from threadline.core.platform_messages import Arrival
 from threadline.core.reply_text import inbox_key, turn_key
-from threadline.core.threads import Scope
+from threadline.core.room_messages import RoomMessage, encode
+from threadline.core.threads import Scope, Thread
+from threadline.core.turn_commits import outbox_id
 from threadline.core.turns import Turn
 from threadline.messaging.bindings import bound_place
 from threadline.messaging.chat_commands import ChatCommands
 from threadline.messaging.outbox import Outbox, answer_id
 from threadline.messaging.place_threads import CommandContext
 from threadline.messaging.receipts import Receipt
-from threadline.messaging.rooms import ROOM_PLATFORMS
+from threadline.messaging.rooms import ROOM_PLATFORMS, SPACE, find_space
 from threadline.messaging.unlinked_senders import claim
 from threadline.ports import Store, Transaction
 from threadline.turns.runner import Runner
@@ -25,6 +27,15 @@ class RoomEvents:
         self._outbox = outbox
         self._commands = commands
         self._runner = runner
+
+    async def thread(self, scope: Scope, arrival: Arrival) -> Thread | None:
+        """The thread of the room, which may have an agent of its own; None if the room is not bound yet, and on
+        platforms without rooms."""
+        if arrival.platform not in ROOM_PLATFORMS:
+            return None
+        session = self._store.scoped(scope)
+        binding = await session.binding(arrival.platform, bound_place(arrival.place, scope.user_id))
+        return None if binding is None else await session.thread(binding.thread_id)
 
     async def welcome(self, scope: Scope, arrival: Arrival, correlation_id: str, agent_id: str) -> Receipt:
         """The user invited the bot: opens their space and first room where the platform has them, and greets."""
@@ -51,6 +62,30 @@ class RoomEvents:
         context = context_of(tx, arrival, agent_id, arrival.sent_at)
         return await self._commands.welcome(tx, context, arrival.recipient, request_id(arrival))
 
+    async def depart(self, scope: Scope, arrival: Arrival, correlation_id: str) -> Receipt:
+        """The user left a room: its thread can be continued elsewhere. If it is their space, the next invitation or
+        command opens another."""
+
+        async def work(tx: Transaction) -> Receipt:
+            place = bound_place(arrival.place, scope.user_id)
+            binding = await tx.binding(arrival.platform, place)
+            space = await find_space(tx, arrival.platform, arrival.sender)
+            is_own_space = space is not None and space.metadata.get(SPACE) == arrival.place
+            if binding is None and not is_own_space:
+                return Receipt("ignored")
+            # Claimed, so that a repeat does not unbind a room that the user has joined again.
+            arrived = await claim(tx, arrival, correlation_id, owner_id=scope.user_id)
+            if arrived is None:
+                return Receipt("duplicate")
+            if binding is not None:
+                await tx.unbind(arrival.platform, place)
+            if space is not None and is_own_space:
+                await self._commands.close_space(tx, space)
+            await tx.settle_inbox(arrived.platform, arrived.key, status="done", decision="ignored")
+            return Receipt("ignored")
+
+        return await self._store.transact(scope, work)
+
     async def retract(self, scope: Scope, arrival: Arrival, correlation_id: str) -> Receipt:
         """Undoes the retracted message if it is the last question of its thread. Earlier ones stay: later messages
         refer to them."""
@@ -64,6 +99,7 @@ class RoomEvents:
             if turn.is_active:
                 await tx.request_stop(turn.id)
             await tx.undo(turn.thread_id)
+            await self.redact_reply(tx, arrival, turn)
             await tx.settle_inbox(arrived.platform, arrived.key, status="done", decision="command")
             return Receipt("command", turn)
 
@@ -72,6 +108,33 @@ class RoomEvents:
             # The stored request reaches whichever process runs the turn; a turn of this process ends now.
             await self._runner.stop(scope, receipt.turn.id)
         return Receipt(receipt.decision)
+
+    async def redact_reply(self, tx: Transaction, arrival: Arrival, turn: Turn) -> None:
+        """Enqueues the redaction of a reply whose question was edited or retracted. A reply that was not sent yet is
+        sent, and says that it was stopped."""
+        row = await tx.outbox_row(outbox_id(turn.id, 0))
+        if row is None:
+            return
+        ids = tuple((row.message_id or "").split())
+        payload = encode(RoomMessage("", redacts_turn=turn.id, redacts=ids))
+        await tx.enqueue(
+            arrival.platform,
+            row.recipient,
+            payload,
+            turn_id=None,
+            owner_id=tx.scope.user_id,
+            id=f"{request_id(arrival)}-redact",
+        )
+
+
+def is_plain(arrival: Arrival, room_thread: Thread | None) -> bool:
+    """Whether the store can accept it in one step: a message to the bot, and in a bound room whose thread is not
+    archived. A room that is not bound yet gets a label and a state event first; a thread that is used again is put back
+    into the list, in the same transaction as the message."""
+    if arrival.kind != "message" or not arrival.is_addressed:
+        return False
+    is_listed = room_thread is not None and room_thread.archived_at is None
+    return arrival.platform not in ROOM_PLATFORMS or is_listed
 
 
 async def last_turn(tx: Transaction, arrival: Arrival) -> Turn | None:
@@ -89,7 +152,8 @@ async def last_turn(tx: Transaction, arrival: Arrival) -> Turn | None:
 
 def context_of(tx: Transaction, arrival: Arrival, agent_id: str, now: dt.datetime) -> CommandContext:
     place = bound_place(arrival.place, tx.scope.user_id)
-    return CommandContext(arrival.platform, place, arrival.sender, agent_id, now, arrival.shared)
+    has_rooms = arrival.platform in ROOM_PLATFORMS
+    return CommandContext(arrival.platform, place, arrival.sender, agent_id, now, arrival.shared, has_rooms)
 
 
 def request_id(arrival: Arrival) -> str:

@@ -80,7 +80,8 @@ class ClaimBody(RequestStruct, frozen=True):
 
 class SettleBody(RequestStruct, frozen=True):
     """`place` and `link` are the room that was opened, `space` the space if one was opened with it. `released` gives
-    the claim back: the delivery was not sent, or `mayBeSent`."""
+    the claim back: the delivery was not sent, or `mayBeSent`. `messageId` is the platform's id of what was sent, or
+    several with spaces between them."""
 
     worker: Worker
     outcome: Literal["sent", "opened", "transient", "ambiguous", "permanent", "released"]
@@ -90,6 +91,7 @@ class SettleBody(RequestStruct, frozen=True):
     link: Annotated[str, msgspec.Meta(max_length=1_000)] = ""
     space: PlatformId | None = None
     may_be_sent: bool = False
+    message_id: Annotated[str, msgspec.Meta(max_length=4_000)] | None = None
 
 
 class RestoreBody(RequestStruct, frozen=True):
@@ -253,7 +255,7 @@ class BridgeRoutes:
 def _read_outcome(body: SettleBody) -> Outcome:
     match body.outcome:
         case "sent":
-            return Sent()
+            return Sent(body.message_id)
         case "opened":
             if body.place is None:
                 raise InvalidInput("`place` is missing: an opened room must be named")
