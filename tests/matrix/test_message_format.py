@@ -110,6 +110,7 @@ def test_a_long_reply_is_a_few_large_messages() -> None:
     assert len(pieces(text)) <= 9
 
 
+@pytest.mark.req("M-05")
 def test_the_list_of_mentions_is_empty() -> None:
     content = message("@room, ask Bob")
     assert content["m.mentions"] == {}

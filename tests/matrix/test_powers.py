@@ -14,7 +14,7 @@ from tests.matrix.test_encryption import person
 from tests.matrix.test_rooms import accepted, bindings, state
 
 
-@pytest.mark.req("S2-17")
+@pytest.mark.req("M-05", "S2-17")
 async def test_a_guest_does_not_rename_the_room_with_the_bots_power(world: World) -> None:
     async with world.running():
         ada = await room_of(world, "ada", preset=nio.RoomPreset.trusted_private_chat)
@@ -30,6 +30,7 @@ async def test_a_guest_does_not_rename_the_room_with_the_bots_power(world: World
         assert (await state(ada.user, ada.id, "m.room.name"))["name"] == "Ours"
 
 
+@pytest.mark.req("M-05")
 async def test_a_user_has_the_bots_powers_in_their_own_rooms(world: World) -> None:
     async with world.running():
         room = await room_of(world)
@@ -44,6 +45,7 @@ async def test_a_user_has_the_bots_powers_in_their_own_rooms(world: World) -> No
         assert isinstance(removed, nio.RoomPutStateResponse), removed
 
 
+@pytest.mark.req("M-05")
 @pytest.mark.parametrize("is_encrypted", [False, True])
 async def test_the_agent_gets_the_message_that_is_replied_to(world: World, tmp_path: Path, is_encrypted: bool) -> None:
     alice = await person(world, "alice", tmp_path)
@@ -58,6 +60,7 @@ async def test_the_agent_gets_the_message_that_is_replied_to(world: World, tmp_p
         await alice.hear(room.id, world.bot_id, "6 messages")
 
 
+@pytest.mark.req("M-05")
 async def test_a_reply_in_a_thread_comes_with_the_threads_first_message(world: World) -> None:
     async with world.running():
         room = await room_of(world)
@@ -69,6 +72,7 @@ async def test_a_reply_in_a_thread_comes_with_the_threads_first_message(world: W
         assert shown.relation["event_id"] == root.event_id
 
 
+@pytest.mark.req("M-05")
 async def test_a_message_that_the_bot_has_is_marked_as_read(world: World) -> None:
     async with world.running():
         room = await room_of(world)
@@ -81,6 +85,7 @@ async def test_a_message_that_the_bot_has_is_marked_as_read(world: World) -> Non
         await room.user.until(is_read, "a read receipt")
 
 
+@pytest.mark.req("M-04")
 async def test_a_command_is_answered_while_a_reply_is_being_written(world: World) -> None:
     async with world.running():
         room = await room_of(world)
@@ -94,6 +99,7 @@ async def test_a_command_is_answered_while_a_reply_is_being_written(world: World
         await room.user.hear(room.id, world.bot_id, "1. You said: slow")
 
 
+@pytest.mark.req("M-05")
 @both_ways
 async def test_a_room_has_an_agent_of_its_own(world: World) -> None:
     async with world.running():
@@ -105,3 +111,23 @@ async def test_a_room_has_an_agent_of_its_own(world: World) -> None:
         assert "You said: “two”" in await room.ask("two")
         other = Room(world, room.user, await world.room_with(room.user))
         await other.say("elsewhere", 1)
+
+
+async def react(room: Room, target: str, key: str) -> None:
+    relation = {"rel_type": "m.annotation", "event_id": target, "key": key}
+    await room.user.client.room_send(room.id, "m.reaction", {"m.relates_to": relation})
+
+
+@pytest.mark.req("M-04")
+@both_ways
+@pytest.mark.parametrize("way", ["!stop", "\N{OCTAGONAL SIGN}"])
+async def test_a_running_reply_is_stopped_by_command_or_reaction(world: World, way: str) -> None:
+    async with world.running():
+        room = await room_of(world)
+        world.parrot.gate.clear()
+        await room.user.say(room.id, "slow")
+        shown = await room.user.hear(room.id, world.bot_id, "1.")
+        await (room.user.say(room.id, way) if way.startswith("!") else react(room, shown.event_id, way))
+        await room.user.until(lambda: "stopped" in shown.text.lower(), "the reply says that it was stopped")
+        world.parrot.gate.set()
+        assert "You said: next" in await room.ask("next")

@@ -23,6 +23,7 @@ from threadline.matrix.encryption import Encryption, EncryptionIncomplete
 from threadline.matrix.events_in import (
     Departure,
     RawEvent,
+    Reaction,
     Retraction,
     RoomText,
     Unreadable,
@@ -53,7 +54,7 @@ from threadline.settings import MatrixSettings
 
 log = logging.getLogger("threadline.matrix")
 
-ReadEvent: TypeAlias = RoomText | Unreadable | Retraction | Departure
+ReadEvent: TypeAlias = RoomText | Unreadable | Retraction | Reaction | Departure
 Work: TypeAlias = Coroutine[Any, Any, None]
 
 # They are claimed at once and sent within a second or two.
@@ -255,9 +256,11 @@ class Bot:
         except (HomeserverRefused, ThreadlineError) as exc:
             log.warning("departure not processed: %s", exc, extra={"place": gone.room_id})
 
-    async def _deliver(self, each: RoomText | Retraction) -> None:
+    async def _deliver(self, each: RoomText | Retraction | Reaction) -> None:
         """Delivers an event for the inbox, and begins the live view of the turn that it begins."""
         if not may_talk(self._settings, each.sender):
+            return
+        if isinstance(each, Reaction) and not await self._is_own(each.room_id, each.target):
             return
         is_shared = len(self.homeserver.people(each.room_id)) > 1
         arrival = to_arrival(await self._quote(each), is_shared=is_shared)
@@ -277,7 +280,15 @@ class Bot:
         if isinstance(each, RoomText):
             self._start(None, self.homeserver.mark_read(each.room_id, each.event_id))
 
-    async def _quote(self, each: RoomText | Retraction) -> RoomText | Retraction:
+    async def _is_own(self, room_id: str, event_id: str) -> bool:
+        """Whether the bot sent the message: reactions to other messages are between people."""
+        try:
+            event = await retry_until_up(lambda: self.homeserver.event(room_id, event_id))
+        except HomeserverRefused:
+            return False
+        return event.get("sender") == self.homeserver.user_id
+
+    async def _quote(self, each: RoomText | Retraction | Reaction) -> RoomText | Retraction | Reaction:
         """A reply, with what it replies to. Commands and numbers stay as they are."""
         is_text = isinstance(each, RoomText) and parse(each.text) is None and not each.text.strip().isdigit()
         if not isinstance(each, RoomText) or each.answers is None or not is_text:

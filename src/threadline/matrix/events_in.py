@@ -21,6 +21,7 @@ SPACE_STATE = "io.threadline.space"
 
 _FILES = {"m.image": "image", "m.file": "file", "m.audio": "audio", "m.video": "video", "m.location": "location"}
 _QUOTED = re.compile(r"(?:> [^\n]*\n)+\n?")
+_REACTIONS = {"🛑": "!stop", "⏹": "!stop", "✅": "!yes", "✔": "!yes", "❌": "!no", "✖": "!no"}
 # Enough to recognise a long message by; the agent usually has all of it in the history.
 _LONGEST_QUOTE = 2_000
 # Numbers up to this can answer a list that the bot has shown.
@@ -62,6 +63,17 @@ class Retraction(NamedTuple):
     sent_at: dt.datetime = dt.datetime.fromtimestamp(0, dt.UTC)
 
 
+class Reaction(NamedTuple):
+    """A reaction to the message `target`, read as a command."""
+
+    room_id: str
+    event_id: str
+    sender: str
+    target: str
+    command: str
+    sent_at: dt.datetime = dt.datetime.fromtimestamp(0, dt.UTC)
+
+
 class Departure(NamedTuple):
     """The user `sender` left the room, by themselves or not, or declined the invitation to it."""
 
@@ -72,7 +84,7 @@ class Departure(NamedTuple):
 
 def read(
     room_id: str, event: RawEvent, me: str, my_name: str | None = None
-) -> RoomText | Unreadable | Retraction | Departure | None:
+) -> RoomText | Unreadable | Retraction | Reaction | Departure | None:
     """None for events that do not concern the bot."""
     event_id, sender, content = event.get("event_id"), event.get("sender"), event.get("content")
     if not isinstance(event_id, str) or not isinstance(sender, str) or not isinstance(content, dict):
@@ -89,10 +101,23 @@ def read(
         case "m.room.redaction":
             target = event.get("redacts") or content.get("redacts")
             return Retraction(room_id, event_id, sender, target, _time(event)) if isinstance(target, str) else None
+        case "m.reaction":
+            return _read_reaction(room_id, event_id, sender, content, _time(event))
         case "m.room.message":
             found = _read_text(room_id, event_id, sender, content, me, my_name)
             return None if found is None else found._replace(sent_at=_time(event))
     return None
+
+
+def _read_reaction(room_id: str, event_id: str, sender: str, content: Content, sent_at: dt.datetime) -> Reaction | None:
+    relation = content.get("m.relates_to")
+    relation = relation if isinstance(relation, dict) else {}
+    key, target = relation.get("key"), relation.get("event_id")
+    # Some clients send the variation selector that asks for a colourful picture, others do not.
+    command = _REACTIONS.get(key.replace("\ufe0f", "")) if isinstance(key, str) else None
+    if command is None or relation.get("rel_type") != "m.annotation" or not isinstance(target, str):
+        return None
+    return Reaction(room_id, event_id, sender, target, command, sent_at)
 
 
 def _read_departure(room_id: str, event_id: str, who: object, content: Content, me: str) -> Departure | None:
@@ -158,10 +183,12 @@ def departure(room_id: str, sender: str, key: str) -> Arrival:
     )
 
 
-def to_arrival(read: RoomText | Retraction, *, is_shared: bool) -> Arrival | None:
+def to_arrival(read: RoomText | Retraction | Reaction, *, is_shared: bool) -> Arrival | None:
     """What the inbox takes; None for a text in a shared room that neither names the bot nor can be an answer to it."""
     if isinstance(read, Retraction):
         return _arrival(read, "", is_shared=is_shared, kind="retraction", target=read.target)
+    if isinstance(read, Reaction):
+        return _arrival(read, read.command, is_shared=is_shared)
     is_addressed = not is_shared or read.names_me or isinstance(parse(read.text, place="shared_room"), Command)
     if not is_addressed and (read.edits is not None or read_choice(read.text, _LONGEST_LIST) is None):
         return None
@@ -169,7 +196,7 @@ def to_arrival(read: RoomText | Retraction, *, is_shared: bool) -> Arrival | Non
     return _arrival(read, read.text, is_shared=is_shared, kind=kind, target=read.edits, is_addressed=is_addressed)
 
 
-def _arrival(read: RoomText | Retraction, text: str, *, is_shared: bool, **more: Any) -> Arrival:
+def _arrival(read: RoomText | Retraction | Reaction, text: str, *, is_shared: bool, **more: Any) -> Arrival:
     return Arrival(
         platform="matrix",
         key=read.event_id,
@@ -205,7 +232,7 @@ class ReplyTarget(NamedTuple):
     thread: str | None = None
 
 
-def _recipient(read: RoomText | Retraction, *, is_shared: bool) -> str:
+def _recipient(read: RoomText | Retraction | Reaction, *, is_shared: bool) -> str:
     """Replies to one recipient are sent in order: in a private room all of them, elsewhere those to one message."""
     thread = read.thread if isinstance(read, RoomText) else None
     if not is_shared and thread is None:
