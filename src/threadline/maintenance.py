@@ -67,6 +67,15 @@ async def check(settings: Settings) -> list[Finding]:
         await store.close()
 
 
+async def tenant_agent_ids(settings: Settings) -> set[str]:
+    """The agents that the tenant of the settings has added."""
+    store = await open_store(settings, SystemClock())
+    try:
+        return {row.id for row in await store.scoped(system_scope(settings.tenant)).agents()}
+    finally:
+        await store.close()
+
+
 async def encrypt_secrets(settings: Settings) -> Rotated:
     """Encrypts the agents' secrets that earlier versions stored in clear, if there is a key."""
     vault = open_vault(settings)

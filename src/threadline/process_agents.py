@@ -26,7 +26,7 @@ def open_directory(
     given: Mapping[str, Agent],
     tracer: Tracer | None,
 ) -> Directory:
-    configured = _configured(settings)
+    configured = configured_agents(settings)
     build = partial(build_agent, tools=tuple(tools), servers=servers)
     if tracer is None:
         return Directory(store, build, secrets.decrypt, given=given, configured=configured)
@@ -39,7 +39,7 @@ def open_directory(
     return Directory(store, build_traced, secrets.decrypt, given=named, configured=configured)
 
 
-def _configured(settings: Settings) -> dict[str, AgentRow]:
+def configured_agents(settings: Settings) -> dict[str, AgentRow]:
     """The agents of the settings; `rehearsal` is always there."""
     named = {name: _row(name, agent) for name, agent in settings.agents.items()}
     return {"rehearsal": AgentRow(id="rehearsal", name="rehearsal", provider="rehearsal"), **named}

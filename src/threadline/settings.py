@@ -276,7 +276,7 @@ def load(
 ) -> Settings:
     """Reads the settings. SettingsInvalid names the file or the variable, the key, the value and what is allowed."""
     env = os.environ if environ is None else environ
-    found = _settings_file(path, env)
+    found = settings_file(path, env)
     tree: dict[str, Any] = _read(found) if found else {}
     _merge_environment(tree, env)
     tree |= {key: value for key, value in (overrides or {}).items() if value is not None}
@@ -294,10 +294,10 @@ def code_folders(path: Path | None = None, *, environ: Mapping[str, str] | None 
     """Where a command finds the Python modules that its settings name: the folder of the settings file, and the working
     directory, unless the file is the user's own one, which holds in every directory: those are not all trusted."""
     env = os.environ if environ is None else environ
-    found = _settings_file(path, env)
+    found = settings_file(path, env)
     if found is None:
         return []
-    folders = [found.resolve().parent] if found == _user_file(env) else [found.resolve().parent, Path.cwd()]
+    folders = [found.resolve().parent] if found == user_settings_file(env) else [found.resolve().parent, Path.cwd()]
     return list(dict.fromkeys(folders))
 
 
@@ -318,18 +318,19 @@ def _home(environ: Mapping[str, str], variable: str, default: str) -> Path:
     return (Path(base) if base else Path(environ.get("HOME", "~")).expanduser() / default) / "threadline"
 
 
-def _settings_file(path: Path | None, env: Mapping[str, str]) -> Path | None:
+def user_settings_file(environ: Mapping[str, str]) -> Path:
+    return _home(environ, "XDG_CONFIG_HOME", ".config") / "threadline.toml"
+
+
+def settings_file(path: Path | None, env: Mapping[str, str]) -> Path | None:
+    """The file that `load` reads, if there is one. SettingsInvalid for a named file that does not exist."""
     named = path or (Path(env[_FILE_VARIABLE]) if env.get(_FILE_VARIABLE) else None)
     if named is not None:
         if not named.is_file():
             raise SettingsInvalid(f"no settings file {named}")
         return named
-    candidates = (Path("threadline.toml"), _user_file(env))
+    candidates = (Path("threadline.toml"), user_settings_file(env))
     return next((candidate for candidate in candidates if candidate.is_file()), None)
-
-
-def _user_file(env: Mapping[str, str]) -> Path:
-    return _home(env, "XDG_CONFIG_HOME", ".config") / "threadline.toml"
 
 
 def _read(path: Path) -> dict[str, Any]:

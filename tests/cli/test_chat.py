@@ -30,26 +30,30 @@ class Terminal:
     """`threadline chat` in a pseudo-terminal. `send` types a line at the prompt, `expect` waits for output."""
 
     def __init__(self, home: Path) -> None:
-        self._environment = {
+        self.environment = {
             "HOME": str(home),
             "PATH": os.environ["PATH"],
             "TERM": "xterm",
             "LANG": "C.UTF-8",
             "PROMPT_TOOLKIT_NO_CPR": "1",
         }
+        self.columns = 160
         self._home = home
         self._child: pexpect.spawn[str] | None = None
         self._log = io.StringIO()
 
     def start(self, *words: str) -> None:
+        self.start_command("chat", *words)
+
+    def start_command(self, *words: str) -> None:
         self._child = pexpect.spawn(
             sys.executable,
-            ["-m", "threadline", "chat", *words],
+            ["-m", "threadline", *words],
             cwd=self._home,
-            env=self._environment,
+            env=self.environment,
             encoding="utf-8",
             timeout=TIMEOUT,
-            dimensions=(40, 160),
+            dimensions=(40, self.columns),
         )
         self._child.logfile_read = self._log = io.StringIO()
 
@@ -104,7 +108,7 @@ class Terminal:
         """The output of another command, in the same home."""
         command = [sys.executable, "-m", "threadline", *words]
         return subprocess.run(
-            command, cwd=self._home, env=self._environment, capture_output=True, text=True, check=True
+            command, cwd=self._home, env=self.environment, capture_output=True, text=True, check=True
         ).stdout
 
     def close(self) -> None:
@@ -229,18 +233,6 @@ def test_a_message_waits_for_another_terminal_and_can_be_cancelled(
         other_terminal.expect("Stopped. The part above is saved.")
         terminal.expect("6*7 is 42.")
         terminal.quit()
-
-
-def test_resume_without_an_id_lists_threads_to_choose_from(terminal: Terminal) -> None:
-    terminal.start("-p", "calculate 3*3")
-    terminal.child.expect(pexpect.EOF)
-    terminal.start("--resume")
-    terminal.expect("calculate 3*3")
-    terminal.send("7")
-    terminal.expect("Type a number from 1 to 1.")
-    terminal.send("1")
-    terminal.expect("Resuming calculate 3*3")
-    terminal.quit()
 
 
 def test_a_question_can_have_several_lines(terminal: Terminal) -> None:

@@ -200,7 +200,7 @@ def test_a_pinned_context_is_part_of_every_prompt(run: Run) -> None:
     [
         (["threads", "show", "nothing"], 3, "thread 'nothing' not found"),
         (["threads", "show", "é"], 3, "thread 'é' not found"),
-        (["threads", "list", "--limit", "0"], 2, "must be 1–100, got 0"),
+        (["threads", "list", "--limit", "0"], 2, "must be 1–100000, got 0"),
         (["threads", "list", "--cursor", "x"], 2, "cursor"),
         (["threads", "search", " "], 2, "at least one word"),
         (["threads", "export"], 2, "nothing to export"),

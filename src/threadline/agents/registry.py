@@ -7,6 +7,7 @@ variables, servers on the operator's network, or Python code.
 
 from __future__ import annotations
 
+import difflib
 import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -109,7 +110,9 @@ def build_agent(
     make = _PROVIDERS.get(row.provider)
     if make is None:
         known = ", ".join(sorted(_PROVIDERS))
-        raise SettingsInvalid(f"agent {row.id!r}: `provider` must be one of {known}, got {quote(row.provider)}")
+        near = difflib.get_close_matches(row.provider, _PROVIDERS, n=1)
+        hint = f", did you mean {near[0]!r}?" if near else ""
+        raise SettingsInvalid(f"agent {row.id!r}: `provider` must be one of {known}, got {quote(row.provider)}{hint}")
     return make(row, Inputs(tuple(tools), servers or McpServers({}), trusted))
 
 

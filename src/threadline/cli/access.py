@@ -8,6 +8,7 @@ import sys
 from threadline.cli.connection import load_settings
 from threadline.cli.output import format_time, print_json, print_table, report
 from threadline.cli.printable import printable
+from threadline.cli.thread_ids import find_part
 from threadline.clock import SystemClock
 from threadline.core.access import ApiToken
 from threadline.core.durations import parse_duration
@@ -57,8 +58,9 @@ async def list_tokens(args: argparse.Namespace) -> None:
 async def revoke_token(args: argparse.Namespace) -> None:
     settings = load_settings(args)
     async with administering(settings, settings.tenant) as administration:
-        await administration.revoke_token(args.id)
-    report(args, {"revoked": args.id}, f"Revoked {args.id}")
+        token_id = find_part(args.id, [token.id for token in await administration.tokens()], "token")
+        await administration.revoke_token(token_id)
+    report(args, {"revoked": token_id}, f"Revoked {token_id}")
 
 
 async def list_acts(args: argparse.Namespace) -> None:

@@ -1,4 +1,4 @@
-"""`threadline migrate|copy|backup|restore|compact|purge|doctor`: database administration."""
+"""`threadline migrate|copy|backup|restore|compact|purge`: database administration."""
 
 from __future__ import annotations
 
@@ -8,15 +8,11 @@ from pathlib import Path
 
 from threadline import maintenance
 from threadline.cli.connection import load_settings
-from threadline.cli.mcp_servers import find_problems
-from threadline.cli.output import Progress, pluralize, print_json, report
-from threadline.cli.printable import printable, without_password
-from threadline.core.errors import InvalidInput, Refused, SchemaMismatch, ThreadlineError
-from threadline.ports import Finding
+from threadline.cli.output import Progress, pluralize, report
+from threadline.cli.printable import printable
+from threadline.core.errors import InvalidInput, Refused
 from threadline.settings import Settings
 from threadline.stores.migrations import Migration
-
-_UNHEALTHY = 1
 
 
 async def migrate(args: argparse.Namespace) -> None:
@@ -99,32 +95,6 @@ async def compact(args: argparse.Namespace) -> None:
     before, after = await maintenance.compact(load_settings(args).database, progress=progress)
     progress.close()
     report(args, {"bytesBefore": before, "bytes": after}, f"Compacted: {before:,} bytes before, {after:,} bytes after")
-
-
-async def doctor(args: argparse.Namespace) -> int:
-    settings = load_settings(args)
-    findings = [*await _find_problems(args), *await find_problems(settings)]
-    if args.json:
-        print_json({"database": without_password(settings.database), "findings": findings})
-    else:
-        print(f"Database: {printable(without_password(settings.database))}")
-        for finding in findings:
-            print(f"{finding.level}: {printable(finding.what)}\n  → {printable(finding.remedy)}")
-        if not findings:
-            print("No problems found.")
-    return _UNHEALTHY if any(finding.level == "error" for finding in findings) else 0
-
-
-async def _find_problems(args: argparse.Namespace) -> list[Finding]:
-    settings = load_settings(args)
-    if not maintenance.database_exists(settings.database):
-        return [Finding("warning", "no database yet", "start a chat to create it: threadline chat")]
-    try:
-        return await maintenance.check(settings)
-    except SchemaMismatch as exc:
-        return [Finding("error", str(exc), "run threadline migrate with the login of the tables' owner")]
-    except ThreadlineError as exc:
-        return [Finding("error", str(exc), "fix this, then run threadline doctor again")]
 
 
 async def purge_user(args: argparse.Namespace) -> None:

@@ -20,7 +20,7 @@ def add_admin(add: AddCommand) -> None:
     copy.add_argument("target", metavar="DST", help="a file or postgresql://…; empty, or an interrupted copy")
     _add_backup(add)
     add("compact", "rewrite a SQLite database to free the space of deleted data", "admin:compact")
-    add("doctor", "check the database and print how to fix problems", "admin:doctor")
+    add("doctor", "check the settings, agents and database, and print how to fix problems", "doctor:doctor")
 
 
 def _add_backup(add: AddCommand) -> None:

@@ -10,12 +10,18 @@ import json
 from typing import Any
 
 from threadline.administration.tenant_agents import TenantAgents
+from threadline.agents.registry import build_agent
 from threadline.bootstrap import Threadline
+from threadline.cli import settings_file
 from threadline.cli.connection import admin_scope, open_threadline
 from threadline.cli.output import print_json, print_table, report
 from threadline.core.channels import Agent as AgentRow
 from threadline.core.errors import InvalidInput
+from threadline.core.ids import check_id
 from threadline.settings import AgentSettings
+
+# Only the operator may use these: they reach the operator's network and environment.
+_OPERATOR_SETTINGS = frozenset(("base_url", "api_key_env"))
 
 
 async def list_agents(args: argparse.Namespace) -> None:
@@ -36,17 +42,42 @@ async def list_agents(args: argparse.Namespace) -> None:
 
 
 async def add_agent(args: argparse.Namespace) -> None:
+    given = dict(_parse_setting(each) for each in args.set)
+    if args.base_url is not None:
+        given["base_url"] = args.base_url
+    if given.keys() & _OPERATOR_SETTINGS:
+        _add_to_settings(args, given)
+        return
     row = AgentRow(
         args.id,
         args.name or args.id,
         args.provider,
         model=args.model,
-        settings=dict(_parse_setting(each) for each in args.set),
+        settings=given,
         system_prompt=args.system,
     )
     async with open_threadline(args) as tl:
         added = await _agents(tl).create(row)
     report(args, _describe(added), f"Added {added.id}. Try it: threadline chat --agent {added.id}")
+
+
+def _add_to_settings(args: argparse.Namespace, given: dict[str, Any]) -> None:
+    """Adds an agent that a tenant may not have to the operator's settings. InvalidInput for a key: none belongs into a
+    file. SettingsInvalid if the agent cannot be built."""
+    if given.get("api_key", "none") != "none":
+        raise InvalidInput(
+            "an agent with a base_url is written to threadline.toml, where no key belongs: "
+            "put the key into a variable and name it with --set api_key_env=NAME"
+        )
+    if args.name is not None:
+        raise InvalidInput("--name is for agents of a tenant: an agent in threadline.toml is named by its id")
+    check_id("agent", args.id)
+    agent = AgentSettings(args.provider, args.model, args.system, settings=given)
+    row = AgentRow(args.id, args.id, args.provider, model=args.model, settings=given, system_prompt=args.system)
+    build_agent(row)
+    path = settings_file.file_to_change(args.settings)
+    settings_file.write(path, settings_file.add_agent(settings_file.read_text(path), args.id, agent))
+    report(args, _describe(row), f"Added {args.id} to {path}. Try it: threadline chat --agent {args.id}")
 
 
 async def enable_agent(args: argparse.Namespace) -> None:

@@ -7,18 +7,13 @@ command runs, so `threadline --help` and a mistyped option import nothing but th
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from threadline.cli.admin_arguments import add_admin, add_purge
-from threadline.cli.parser import COMMAND, VERB, AddCommand, Parser
+from threadline.cli.parser import COMMAND, AddCommand, Parser, add_group, adder, port
+from threadline.cli.service_command_line import add_audit, add_channels, add_link, add_token, add_vault
 from threadline.version import __version__
 
-PLATFORMS = ("slack", "telegram", "whatsapp")
-LINKED_PLATFORMS = (*PLATFORMS, "matrix")
 FORMATS = ("jsonl", "json", "markdown")
-REQUEUEABLE = ("dead", "window_closed")
-OUTBOX_STATUSES = ("waiting", "claimed", "sent", *REQUEUEABLE)
-MAX_PORT = 65_535
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -28,67 +23,56 @@ def build_parser() -> argparse.ArgumentParser:
         epilog="Settings come from threadline.toml and THREADLINE_* variables; options override both.",
     )
     parser.add_argument("--version", action="version", version=f"threadline {__version__}", help="print the version")
+    _add_common(parser, None)
     commands = parser.add_subparsers(title="commands", metavar=COMMAND, required=True)
     common = _common_options()
-    _add_chat(_adder(commands, common))
-    _add_serve(_adder(commands, common))
-    _add_matrix(_add_group(commands, "matrix", "run the Matrix bot", common))
-    threads = _add_group(commands, "threads", "list, search, branch, export and delete threads", common)
+    _add_init(adder(commands, common))
+    _add_chat(adder(commands, common))
+    _add_serve(adder(commands, common))
+    _add_matrix(add_group(commands, "matrix", "run the Matrix bot", common))
+    threads = add_group(commands, "threads", "list, search, branch, export and delete threads", common)
     _add_reads(threads)
     _add_moves(threads)
     _add_transfer(threads)
     _add_removal(threads)
-    _add_context(_add_group(commands, "context", "pin a text to every prompt for an agent", common))
-    _add_agents(_add_group(commands, "agents", "list and configure agents", common))
-    _add_mcp_servers(_add_group(commands, "mcp-servers", "show what the MCP servers of the settings offer", common))
-    _add_link(_add_group(commands, "link", "link your accounts on messaging platforms", common))
-    _add_channels(commands, common)
-    _add_vault(_add_group(commands, "vault", "create and rotate the keys that encrypt stored secrets", common))
-    _add_usage(_adder(commands, common))
-    add_admin(_adder(commands, common))
-    _add_bridge(_adder(commands, common))
-    _add_token(_add_group(commands, "token", "create and revoke API tokens", common))
-    _add_audit(_add_group(commands, "audit", "read the log of administrative actions", common))
-    add_purge(_add_group(commands, "purge", "permanently delete a user or a tenant", common))
+    _add_context(add_group(commands, "context", "pin a text to every prompt for an agent", common))
+    _add_agents(add_group(commands, "agents", "list and configure agents", common))
+    _add_mcp_servers(add_group(commands, "mcp-servers", "show what the MCP servers of the settings offer", common))
+    add_link(add_group(commands, "link", "link your accounts on messaging platforms", common))
+    add_channels(commands, common)
+    add_vault(add_group(commands, "vault", "create and rotate the keys that encrypt stored secrets", common))
+    _add_usage(adder(commands, common))
+    _add_completion(adder(commands, common))
+    add_admin(adder(commands, common))
+    _add_bridge(adder(commands, common))
+    add_token(add_group(commands, "token", "create and revoke API tokens", common))
+    add_audit(add_group(commands, "audit", "read the log of administrative actions", common))
+    add_purge(add_group(commands, "purge", "permanently delete a user or a tenant", common))
     return parser
 
 
 def _common_options() -> argparse.ArgumentParser:
-    """Options that every command takes, in any position after its name."""
+    """Options that every command takes, in any position before or after its name."""
     common = argparse.ArgumentParser(add_help=False)
-    group = common.add_argument_group("common options")
-    group.add_argument("--database", metavar="URL", help="a file, ':memory:' or postgresql://… (default: settings)")
-    group.add_argument("--settings", metavar="FILE", help="read this file instead of threadline.toml")
-    group.add_argument("--tenant", help="act in this tenant (default: local)")
-    group.add_argument("--user", help="act as this user (default: local)")
-    group.add_argument("--json", action="store_true", help="print JSON")
+    # An option that is not given after the command must not replace one that was given before it.
+    _add_common(common, argparse.SUPPRESS)
     return common
 
 
-def _adder(commands: Any, common: argparse.ArgumentParser) -> AddCommand:
-    def add(name: str, help: str, run: str, *, examples: tuple[str, ...] = ()) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = commands.add_parser(
-            name,
-            help=help,
-            description=_sentence(help),
-            parents=[common],
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        parser.set_defaults(run=run, prog=parser.prog)
-        if examples:
-            parser.epilog = "examples:\n" + "\n".join(f"  {parser.prog} {example}".rstrip() for example in examples)
-        return parser
-
-    return add
+def _add_common(parser: argparse.ArgumentParser, default: str | None) -> None:
+    group = parser.add_argument_group("common options")
+    database = "a file, ':memory:' or postgresql://… (default: settings)"
+    group.add_argument("--database", metavar="URL", default=default, help=database)
+    group.add_argument("--settings", metavar="FILE", default=default, help="read this file instead of threadline.toml")
+    group.add_argument("--tenant", default=default, help="act in this tenant (default: local)")
+    group.add_argument("--user", default=default, help="act as this user (default: local)")
+    group.add_argument("--json", action="store_true", default=default or False, help="print JSON")
 
 
-def _add_group(commands: Any, name: str, help: str, common: argparse.ArgumentParser) -> AddCommand:
-    parser = commands.add_parser(name, help=help, description=_sentence(help))
-    return _adder(parser.add_subparsers(title="verbs", metavar=VERB, required=True), common)
-
-
-def _sentence(phrase: str) -> str:
-    return f"{phrase[:1].upper()}{phrase[1:]}."
+def _add_init(add: AddCommand) -> None:
+    init = add("init", "find a model, write threadline.toml and test the model", "init:init", examples=("", "--yes"))
+    init.add_argument("--yes", action="store_true", help="use the first model that is found, ask nothing")
+    init.add_argument("--model", help="use this model")
 
 
 def _add_chat(add: AddCommand) -> None:
@@ -102,7 +86,9 @@ def _add_chat(add: AddCommand) -> None:
     which.add_argument(
         "--resume", nargs="?", const="", metavar="ID", help="continue this thread; without ID, choose from a list"
     )
-    which.add_argument("--continue", dest="latest", action="store_true", help="continue the latest thread")
+    which.add_argument(
+        "--continue", dest="latest", action="store_true", help="continue the latest thread of this folder, or of any"
+    )
     chat.add_argument("--fork", action="store_true", help="with --resume or --continue: continue in a branch")
     chat.add_argument("--agent", metavar="ID", help="ask this agent (default: the thread's agent)")
     chat.add_argument("--model", help="use this model of the agent's provider")
@@ -134,7 +120,7 @@ def _add_serve(add: AddCommand) -> None:
         examples=("", "--host 0.0.0.0 --authentication", "--database postgresql://localhost/threads --workers 4"),
     )
     serve.add_argument("--host", help="listen on this address (default: 127.0.0.1)")
-    serve.add_argument("--port", type=_port, help="listen on this port; 0 picks a free one (default: 8300)")
+    serve.add_argument("--port", type=port, help="listen on this port; 0 picks a free one (default: 8300)")
     serve.add_argument("--workers", type=int, metavar="N", help="run N processes (default: 1)")
     required = "require an API token from every caller; see threadline token create"
     serve.add_argument("--authentication", action="store_true", default=None, help=required)
@@ -145,7 +131,7 @@ def _add_serve(add: AddCommand) -> None:
 
 def _add_reads(add: AddCommand) -> None:
     listing = add("list", "list threads, latest activity first", "threads:list_threads")
-    listing.add_argument("--limit", type=int, default=50, help="print at most this many, 1–100 (default: 50)")
+    listing.add_argument("--limit", type=int, default=50, help="print at most this many (default: 50)")
     listing.add_argument("--cursor", help="print the next page; the previous one ends with its cursor")
     listing.add_argument("--archived", action="store_true", help="list archived threads instead")
     listing.add_argument("--deleted", action="store_true", help="list deleted threads instead; restore them by id")
@@ -227,20 +213,24 @@ def _add_bridge(add: AddCommand) -> None:
     bridge.add_argument("--upstream", required=True, metavar="URL", help="the OpenAI-compatible server")
     bridge.add_argument("--model", help="request this model")
     bridge.add_argument("--host", default="127.0.0.1", help="listen on this address (default: 127.0.0.1)")
-    bridge.add_argument("--port", type=_port, default=8787, help="listen on this port (default: 8787)")
+    bridge.add_argument("--port", type=port, default=8787, help="listen on this port (default: 8787)")
 
 
 def _add_agents(add: AddCommand) -> None:
     add("list", "list the agents of this tenant and those shared by all tenants", "agents:list_agents")
     adding = add(
         "add",
-        "add an agent to this tenant",
+        "add an agent to this tenant; with --base-url, to threadline.toml",
         "agents:add_agent",
-        examples=("helper --provider openai --model gpt-4o-mini --set api_key=KEY",),
+        examples=(
+            "helper --provider openai --model gpt-5-mini --set api_key=KEY",
+            "nearby --provider openai --model qwen3 --base-url http://127.0.0.1:11434/v1",
+        ),
     )
     adding.add_argument("id", help="the id, for --agent")
     adding.add_argument("--provider", required=True, help="rehearsal, openai, anthropic or remote")
     adding.add_argument("--model", help="the provider's name of the model")
+    adding.add_argument("--base-url", metavar="URL", help="the address of an OpenAI-compatible server, as of Ollama")
     adding.add_argument("--name", help="the name that people see (default: the id)")
     adding.add_argument("--system", metavar="TEXT", help="the system prompt")
     setting = "a setting of the provider, such as api_key=KEY; repeat for several"
@@ -259,56 +249,6 @@ def _add_mcp_servers(add: AddCommand) -> None:
     test.add_argument("name", nargs="?", help="the server (default: all)")
 
 
-def _add_link(add: AddCommand) -> None:
-    code = add("code", "create a code that links an account, to send to the bot as !link CODE", "links:make_code")
-    code.add_argument("--platform", choices=LINKED_PLATFORMS, help="valid only on this platform (default: any)")
-    add("list", "list linked accounts", "links:list_links")
-    remove = add("remove", "unlink an account", "links:remove_link")
-    remove.add_argument("platform", choices=LINKED_PLATFORMS, help="the platform of the account")
-    remove.add_argument("account", help="its id on the platform, as threadline link list prints it")
-
-
-def _add_channels(commands: Any, common: argparse.ArgumentParser) -> None:
-    help_ = "configure Slack, Telegram and WhatsApp"
-    parser = commands.add_parser("channels", help=help_, description=_sentence(help_))
-    verbs = parser.add_subparsers(title="verbs", metavar=VERB, required=True)
-    add = _adder(verbs, common)
-    add("key", "print a new key for encrypting secrets, as threadline vault key does", "vault:make_key")
-    credentials = _add_group(verbs, "credentials", "store the credentials of a platform, encrypted", common)
-    setting = credentials("set", "prompt for credentials, or read NAME=VALUE lines", "channels:set_credentials")
-    setting.add_argument("platform", choices=PLATFORMS, help="the platform")
-    credentials("list", "list platforms that have credentials", "channels:list_credentials")
-    removing = credentials("remove", "remove the credentials of a platform", "channels:remove_credentials")
-    removing.add_argument("platform", choices=PLATFORMS, help="the platform")
-    add("rotate", "encrypt all secrets again, as threadline vault rotate does", "vault:rotate")
-    add("doctor", "check the configuration and print how to fix problems", "channels:doctor")
-    outbox = _add_group(verbs, "outbox", "list and requeue deliveries", common)
-    listing = outbox("list", "list deliveries, newest first", "channels:list_outbox")
-    listing.add_argument("--status", choices=OUTBOX_STATUSES, help="only with this status (default: all)")
-    listing.add_argument("--platform", choices=LINKED_PLATFORMS, help="only to this platform (default: all)")
-    listing.add_argument("--limit", type=int, default=50, help="print at most this many, 1–1000 (default: 50)")
-    outbox("backlog", "count deliveries that are not sent, by platform and status", "channels:show_backlog")
-    requeue = outbox(
-        "requeue",
-        "send undelivered messages again",
-        "channels:requeue",
-        examples=("01jcq8zx-0", "--all", "--since 6h --platform slack"),
-    )
-    requeue.add_argument("id", nargs="?", help="one delivery, as threadline channels outbox list prints it")
-    requeue.add_argument("--all", action="store_true", help="all that are dead or whose window was closed")
-    requeue.add_argument("--since", metavar="TIME", help="those of the last 30m, 6h or 2d, or since a time with a zone")
-    requeue.add_argument("--platform", choices=LINKED_PLATFORMS, help="with --all or --since: only to this platform")
-    requeue.add_argument("--status", choices=REQUEUEABLE, help="with --all or --since: only with this status")
-    poll = add("poll", "fetch messages by polling, where no webhook reaches this machine", "channels:poll")
-    poll.add_argument("platform", choices=("telegram",), help="the platform")
-    _add_simulation(add)
-
-
-def _add_vault(add: AddCommand) -> None:
-    add("key", "print a new key, for [vault.keys] of the settings", "vault:make_key")
-    add("rotate", "encrypt all credentials and agents' keys with the current key", "vault:rotate")
-
-
 def _add_usage(add: AddCommand) -> None:
     usage = add(
         "usage",
@@ -324,44 +264,15 @@ def _add_usage(add: AddCommand) -> None:
     usage.add_argument("--agent", metavar="ID", help="only this agent (default: all)")
 
 
-def _add_token(add: AddCommand) -> None:
-    create = add(
-        "create",
-        "create an API token for --user in --tenant and print it once",
-        "access:create_token",
-        examples=("--user ada --name laptop --expires 30d",),
+def _add_completion(add: AddCommand) -> None:
+    completion = add(
+        "completion",
+        "print the script that completes commands and options in a shell",
+        "completion:print_script",
+        examples=("bash >> ~/.bashrc", "zsh", "fish > ~/.config/fish/completions/threadline.fish"),
     )
-    create.add_argument("--name", default="unnamed", help="a note for the list of tokens")
-    roles = "what it may do (default: member)"
-    create.add_argument("--role", choices=("viewer", "member", "admin"), default="member", help=roles)
-    create.add_argument("--expires", metavar="TIME", help="expire after this long: 30d, 12h (default: never)")
-    create.add_argument("--acts-for-users", action="store_true", help="allow it to act for any user, as a bot does")
-    add("list", "list tokens, newest first", "access:list_tokens")
-    revoke = add("revoke", "revoke a token immediately", "access:revoke_token")
-    revoke.add_argument("id", help="its id, as threadline token list prints it")
-
-
-def _add_audit(add: AddCommand) -> None:
-    listing = add("list", "list administrative actions, newest first", "access:list_acts")
-    listing.add_argument("--limit", type=int, default=50, help="print at most this many, 1–100 (default: 50)")
-    listing.add_argument("--before", metavar="ID", help="print the next page: entries older than this one")
-
-
-def _add_simulation(add: AddCommand) -> None:
-    simulate = add("simulate", "chat with the bot on fake platforms, without an account", "simulation.command:simulate")
-    simulate.epilog = "With --url, $THREADLINE_TOKEN must be an admin token of that service."
-    simulate.add_argument("platform", nargs="*", help="slack, telegram, whatsapp (default: all)")
-    simulate.add_argument("--url", help="use this running service (default: start a temporary one)")
-    simulate.add_argument(
-        "--port", type=_port, default=8390, help="with --url: port of the first fake platform (default: 8390)"
-    )
-
-
-def _port(text: str) -> int:
-    if not text.isdecimal() or int(text) > MAX_PORT:
-        raise argparse.ArgumentTypeError(f"must be 0–{MAX_PORT}, got {text!r}")
-    return int(text)
+    completion.add_argument("shell", choices=("bash", "zsh", "fish"), help="your shell")
 
 
 def _add_thread_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("thread", help="its id or state key")
+    parser.add_argument("thread", help="its id, the first or last characters of its id, or its state key")

@@ -17,6 +17,7 @@ from importlib import import_module
 from typing import Any
 
 from threadline.cli.command_line import build_parser
+from threadline.cli.completion import complete
 from threadline.cli.printable import printable
 from threadline.core.errors import (
     Conflict,
@@ -45,7 +46,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             # A terminal with a narrow encoding must not crash the command: it prints "?" instead.
             stream.reconfigure(errors="replace")
-    args = build_parser().parse_args(argv)
+    parser = build_parser()
+    complete(parser)
+    args = parser.parse_args(argv)
     try:
         code: int | None = asyncio.run(_load_command(args.run)(args))
         sys.stdout.flush()

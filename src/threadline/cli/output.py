@@ -62,9 +62,9 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, empty
     if not cells:
         print(empty)
         return
-    widths = [max(_width(row[i]) for row in [list(headings), *cells]) for i in range(len(headings))]
+    widths = [max(display_width(row[i]) for row in [list(headings), *cells]) for i in range(len(headings))]
     for row in [list(headings), *cells]:
-        padded = [cell + " " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True)]
+        padded = [cell + " " * (width - display_width(cell)) for cell, width in zip(row, widths, strict=True)]
         print("  ".join(padded).rstrip())
 
 
@@ -119,7 +119,7 @@ class Progress:
             print(file=sys.stderr)
 
 
-def _width(text: str) -> int:
+def display_width(text: str) -> int:
     return sum(0 if unicodedata.combining(c) or c in JOINERS else 2 if _is_wide(c) else 1 for c in text)
 
 

@@ -1,4 +1,7 @@
-"""The argument parser: restates the errors of argparse in one line that names the fault and where to find help."""
+"""The argument parser, and how commands are added to it.
+
+Errors of argparse are restated in one line that names the fault and where to find help.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import re
 from typing import Any, NoReturn, Protocol
 
 COMMAND, VERB = "COMMAND", "VERB"
+MAX_PORT = 65_535
 # What argparse says, on every supported version of Python; it offers no other way to change its texts.
 _INVALID_CHOICE = re.compile(r"argument (?P<name>.+?): invalid choice: '(?P<typed>.*)' \(choose from (?P<choices>.*)\)")
 _INVALID_NUMBER = re.compile(r"argument (?P<name>.+?): invalid int value: (?P<typed>'.*')")
@@ -62,3 +66,35 @@ def _explain_choice(name: str, typed: str, choices: list[str]) -> str:
         return f"{name} must be one of {', '.join(choices)}, got {typed!r}"
     near = difflib.get_close_matches(typed, choices, n=1)
     return f"unknown {name.lower()} {typed!r}" + (f", did you mean {near[0]!r}?" if near else "")
+
+
+def adder(commands: Any, common: argparse.ArgumentParser) -> AddCommand:
+    def add(name: str, help: str, run: str, *, examples: tuple[str, ...] = ()) -> argparse.ArgumentParser:
+        parser: argparse.ArgumentParser = commands.add_parser(
+            name,
+            help=help,
+            description=sentence(help),
+            parents=[common],
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        parser.set_defaults(run=run, prog=parser.prog)
+        if examples:
+            parser.epilog = "examples:\n" + "\n".join(f"  {parser.prog} {example}".rstrip() for example in examples)
+        return parser
+
+    return add
+
+
+def add_group(commands: Any, name: str, help: str, common: argparse.ArgumentParser) -> AddCommand:
+    parser = commands.add_parser(name, help=help, description=sentence(help), parents=[common])
+    return adder(parser.add_subparsers(title="verbs", metavar=VERB, required=True), common)
+
+
+def sentence(phrase: str) -> str:
+    return f"{phrase[:1].upper()}{phrase[1:]}."
+
+
+def port(text: str) -> int:
+    if not text.isdecimal() or int(text) > MAX_PORT:
+        raise argparse.ArgumentTypeError(f"must be 0–{MAX_PORT}, got {text!r}")
+    return int(text)

@@ -8,6 +8,7 @@ through it before it is printed.
 from __future__ import annotations
 
 import unicodedata
+from pathlib import Path
 
 JOINERS = "\u200c\u200d\ufe0e\ufe0f"
 """Zero-width characters that are kept: they join several emoji into one."""
@@ -40,3 +41,11 @@ def without_password(url: str) -> str:
     scheme, found, rest = url.partition("://")
     credentials, at, host = rest.rpartition("@")
     return f"{scheme}://{credentials.partition(':')[0]}@{host}" if found and at else url
+
+
+def short_folder(folder: str | None) -> str:
+    """A folder for a list: `~` is the user's home, "" is none."""
+    if folder is None:
+        return ""
+    home = str(Path.home())
+    return f"~{folder[len(home) :]}" if folder == home or folder.startswith(f"{home}/") else folder

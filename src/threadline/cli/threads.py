@@ -1,32 +1,34 @@
 """`threadline threads …`: list, show, search, branch, save, load, undo, switch, rename, delete, restore, prune.
 
-A thread is named by its id or its state key.
+A thread is named by its id, the first or last characters of its id, or its state key.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 
 from threadline.cli.connection import open_threadline, user_scope
 from threadline.cli.output import format_time, output_file, pluralize, print_json, print_table, report, to_json
-from threadline.cli.printable import printable, shorten
+from threadline.cli.printable import printable, short_folder, shorten
+from threadline.cli.thread_ids import find_part, find_thread
+from threadline.core.arguments import check_int
 from threadline.core.durations import parse_duration
-from threadline.core.errors import NotFound
 from threadline.core.messages import Message
 from threadline.core.parts import FilePart, ReasoningPart, TextPart, ToolPart
-from threadline.core.threads import NewThread, Thread, ThreadChanges
+from threadline.core.threads import NewThread, Page, Thread, ThreadChanges
 from threadline.threads.transfer import export
-from threadline.threads.user_threads import Threads
+from threadline.threads.user_threads import LIST_LIMIT, Threads
 
 _TITLE_LENGTH = 48
+_FOLDER_LENGTH = 30
+MOST_LISTED = 100_000
 _UNTITLED = "(untitled)"
 
 
 async def list_threads(args: argparse.Namespace) -> None:
     async with open_threadline(args, must_write=False) as tl:
         threads = tl.threads(user_scope(tl))
-        page = await threads.page(limit=args.limit, cursor=args.cursor, archived=args.archived, deleted=args.deleted)
+        page = await _read_pages(threads, args)
         # Deleted threads have no readable messages.
         marks = [None if args.deleted else await _mark(threads, thread) for thread in page.items]
     if args.json:
@@ -38,13 +40,29 @@ async def list_threads(args: argparse.Namespace) -> None:
             thread.id,
             format_time(thread.updated_at),
             str(thread.message_count),
+            shorten(short_folder(thread.working_dir), _FOLDER_LENGTH),
             shorten(thread.title or _UNTITLED, _TITLE_LENGTH) + ("" if mark is None else f" ({mark})"),
         )
         for thread, mark in zip(page.items, marks, strict=True)
     ]
-    print_table(("id", "last activity", "messages", "title"), rows, empty="No threads yet. Start one: threadline chat")
+    headings = ("id", "last activity", "messages", "folder", "title")
+    print_table(headings, rows, empty="No threads yet. Start one: threadline chat")
     if page.next_cursor:
         print(f"\nMore: threadline threads list --cursor {page.next_cursor}")
+
+
+async def _read_pages(threads: Threads, args: argparse.Namespace) -> Page[Thread]:
+    """As many pages as the limit needs."""
+    check_int("limit", args.limit, 1, MOST_LISTED)
+    items: list[Thread] = []
+    cursor: str | None = args.cursor
+    while True:
+        least = min(args.limit - len(items), LIST_LIMIT)
+        page = await threads.page(limit=least, cursor=cursor, archived=args.archived, deleted=args.deleted)
+        items += page.items
+        cursor = page.next_cursor
+        if cursor is None or len(items) >= args.limit:
+            return Page(tuple(items), cursor)
 
 
 async def _mark(threads: Threads, thread: Thread) -> str | None:
@@ -56,7 +74,7 @@ async def _mark(threads: Threads, thread: Thread) -> str | None:
 async def show_thread(args: argparse.Namespace) -> None:
     async with open_threadline(args, must_write=False) as tl:
         threads = tl.threads(user_scope(tl))
-        thread = await threads.find(args.thread)
+        thread = await find_thread(threads, args.thread)
         if args.json:
             with output_file(None) as out:
                 async for piece in export(threads, thread.id, "json"):
@@ -104,7 +122,7 @@ async def search_threads(args: argparse.Namespace) -> None:
 async def branch_thread(args: argparse.Namespace) -> None:
     async with open_threadline(args) as tl:
         threads = tl.threads(user_scope(tl))
-        source = await threads.find(args.thread)
+        source = await find_thread(threads, args.thread)
         branch = await threads.branch(source.id, NewThread(title=args.title), at=_parse_point(args.at))
     copied = pluralize(branch.message_count, "message")
     report(args, branch, f"Created branch {branch.id} with {copied} of {source.id}")
@@ -113,14 +131,14 @@ async def branch_thread(args: argparse.Namespace) -> None:
 async def save_point(args: argparse.Namespace) -> None:
     async with open_threadline(args) as tl:
         threads = tl.threads(user_scope(tl))
-        saved = await threads.save((await threads.find(args.thread)).id, args.name, at=_parse_point(args.at))
+        saved = await threads.save((await find_thread(threads, args.thread)).id, args.name, at=_parse_point(args.at))
     report(args, saved, f"Saved {printable(saved.name)!r} at message {saved.point.seq}")
 
 
 async def load_point(args: argparse.Namespace) -> None:
     async with open_threadline(args) as tl:
         threads = tl.threads(user_scope(tl))
-        thread = await threads.load((await threads.find(args.thread)).id, args.name)
+        thread = await threads.load((await find_thread(threads, args.thread)).id, args.name)
     count = pluralize(thread.message_count, "message")
     report(args, thread, f"Loaded {printable(args.name)!r} into {thread.id}: {count}")
 
@@ -139,7 +157,7 @@ async def list_saves(args: argparse.Namespace) -> None:
 async def undo_turn(args: argparse.Namespace) -> None:
     async with open_threadline(args) as tl:
         threads = tl.threads(user_scope(tl))
-        before = await threads.find(args.thread)
+        before = await find_thread(threads, args.thread)
         thread = await threads.undo(before.id)
     left = pluralize(thread.message_count, "message")
     redo = f"threadline threads switch {thread.id} {before.timeline_id}"
@@ -149,7 +167,7 @@ async def undo_turn(args: argparse.Namespace) -> None:
 async def list_timelines(args: argparse.Namespace) -> None:
     async with open_threadline(args, must_write=False) as tl:
         threads = tl.threads(user_scope(tl))
-        thread = await threads.find(args.thread)
+        thread = await find_thread(threads, args.thread)
         lines = await threads.timelines(thread.id)
     if args.json:
         print_json({"timelines": lines, "current": thread.timeline_id})
@@ -169,21 +187,23 @@ async def list_timelines(args: argparse.Namespace) -> None:
 async def switch_timeline(args: argparse.Namespace) -> None:
     async with open_threadline(args) as tl:
         threads = tl.threads(user_scope(tl))
-        thread = await threads.switch((await threads.find(args.thread)).id, args.timeline)
+        found = await find_thread(threads, args.thread)
+        timeline = find_part(args.timeline, [line.id for line in await threads.timelines(found.id)], "timeline")
+        thread = await threads.switch(found.id, timeline)
     report(args, thread, f"Switched {thread.id} to {thread.timeline_id}: {pluralize(thread.message_count, 'message')}")
 
 
 async def rename_thread(args: argparse.Namespace) -> None:
     async with open_threadline(args) as tl:
         threads = tl.threads(user_scope(tl))
-        thread = await threads.update((await threads.find(args.thread)).id, ThreadChanges(title=args.title))
+        thread = await threads.update((await find_thread(threads, args.thread)).id, ThreadChanges(title=args.title))
     report(args, thread, f"Renamed to {printable(thread.title or '')!r}")
 
 
 async def delete_thread(args: argparse.Namespace) -> None:
     async with open_threadline(args) as tl:
         threads = tl.threads(user_scope(tl))
-        thread = await _find_with_deleted(threads, args.thread)
+        thread = await find_thread(threads, args.thread, deleted=True)
         if args.purge:
             await threads.purge(thread.id)
             sentence = f"Deleted {thread.id} permanently"
@@ -193,18 +213,10 @@ async def delete_thread(args: argparse.Namespace) -> None:
     report(args, {"ok": True}, sentence)
 
 
-async def _find_with_deleted(threads: Threads, name: str) -> Thread:
-    with contextlib.suppress(NotFound):
-        return await threads.find(name)
-    found = await threads.get(name, deleted=True)
-    if found is None:
-        raise NotFound("thread", name)
-    return found
-
-
 async def restore_thread(args: argparse.Namespace) -> None:
     async with open_threadline(args) as tl:
-        thread = await tl.threads(user_scope(tl)).restore(args.thread)
+        threads = tl.threads(user_scope(tl))
+        thread = await threads.restore((await find_thread(threads, args.thread, deleted=True)).id)
     report(args, thread, f"Restored {thread.id}")
 
 

@@ -12,6 +12,7 @@ from typing import IO
 
 from threadline.cli.connection import open_threadline, user_scope
 from threadline.cli.output import Progress, output_file, pluralize, report
+from threadline.cli.thread_ids import find_thread
 from threadline.core.errors import InvalidInput
 from threadline.core.threads import Thread
 from threadline.core.transfer import IMPORTED_PROMPT
@@ -29,7 +30,7 @@ async def export_threads(args: argparse.Namespace) -> None:
         ids = (
             [thread.id async for thread in _list_all(threads)]
             if args.all
-            else [(await threads.find(name)).id for name in args.thread]
+            else [(await find_thread(threads, name)).id for name in args.thread]
         )
         progress = Progress("Exported threads")
         with output_file(args.output) as out:

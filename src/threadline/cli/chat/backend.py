@@ -9,14 +9,14 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from threadline.core.errors import StoreFailed
+from threadline.core.errors import NotFound, StoreFailed
 from threadline.core.threads import ThreadFields
 from threadline.ports.gateway import Gateway
 from threadline.settings import Settings, default_database
@@ -40,6 +40,11 @@ class ChatBackend(NamedTuple):
     memory: MemoryCopy | None = None
     failure: StoreFailed | None = None
     is_in_memory: bool = False
+    list_agents: Callable[[], Awaitable[Sequence[str]]] | None = None
+    is_unconfigured: bool = False
+    """Whether the settings name no agent."""
+    currency: str = ""
+    """Of costs; "" if it is not known, as for a service."""
 
 
 def open_backend(args: argparse.Namespace) -> contextlib.AbstractAsyncContextManager[ChatBackend]:
@@ -67,7 +72,12 @@ async def _open_local(args: argparse.Namespace) -> AsyncIterator[ChatBackend]:
             memory = MemoryCopy(settings, open_database, None, can_write=False)
             opened.push_async_callback(memory.close)
             gateway, _ = await memory.open(None)
-            yield ChatBackend(gateway, settings.agent, fields, history, memory, exc, is_in_memory=True)
+            configured = sorted({"rehearsal", *settings.agents})
+
+            async def list_configured() -> Sequence[str]:
+                return configured
+
+            yield ChatBackend(gateway, settings.agent, fields, history, memory, exc, True, list_configured)
             return
         opened.push_async_callback(tl.close)
         memory = MemoryCopy(settings, open_database, tl, can_write=failure is None)
@@ -83,7 +93,23 @@ async def _open_local(args: argparse.Namespace) -> AsyncIterator[ChatBackend]:
             # No service sweeps a local database: end turns and drop stream chunks that a killed terminal left.
             await tl.recovery.recover(scope)
             await tl.recovery.drop_chunks(scope)
-        yield ChatBackend(tl.as_user(surface="cli"), settings.agent, fields, history, memory, failure)
+
+        async def list_agents() -> Sequence[str]:
+            own = await tl.store.scoped(scope).agents()
+            return sorted({*tl.directory.ids(), *(row.id for row in own if row.enabled)})
+
+        gateway = tl.as_user(surface="cli")
+        yield ChatBackend(
+            gateway,
+            settings.agent,
+            fields,
+            history,
+            memory,
+            failure,
+            list_agents=list_agents,
+            is_unconfigured=not settings.agents,
+            currency=settings.currency,
+        )
 
 
 @asynccontextmanager
@@ -92,9 +118,17 @@ async def _open_service(args: argparse.Namespace) -> AsyncIterator[ChatBackend]:
 
     token = args.token or os.environ.get("THREADLINE_TOKEN")
     async with connect(args.server, token=token) as client:
-        default_agent = args.agent or (await client.agents()).default
+        offered = await client.agents()
+        known = sorted({*offered.shared, *(agent.id for agent in offered.agents if agent.enabled)})
+        if args.agent and args.agent not in known:
+            raise NotFound("agent", args.agent)
+
+        async def list_agents() -> Sequence[str]:
+            return known
+
         fields = ThreadFields(system_prompt=args.system)
-        yield ChatBackend(client, default_agent, fields, _history_file(str(default_database(os.environ))))
+        history = _history_file(str(default_database(os.environ)))
+        yield ChatBackend(client, args.agent or offered.default, fields, history, list_agents=list_agents)
 
 
 def _bound_lock_wait(settings: Settings) -> Settings:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import logging
+import os
 import shlex
 import sys
 from typing import TYPE_CHECKING
@@ -14,18 +15,19 @@ from threadline.cli.chat.backend import ChatBackend, open_backend
 from threadline.cli.chat.keyboard import Keyboard, LineInput, PipedInput
 from threadline.cli.chat.screen import Screen
 from threadline.cli.chat.session import ChatOptions, ChatSession, Quit
-from threadline.cli.output import format_time, pluralize
-from threadline.cli.printable import printable, shorten, without_password
-from threadline.core.errors import InvalidInput, NotFound, StoreFailed, ThreadlineError
+from threadline.cli.chat.thread_choice import choose_thread
+from threadline.cli.output import pluralize
+from threadline.cli.printable import printable, without_password
+from threadline.core.errors import InvalidInput, StoreFailed, ThreadlineError
+from threadline.core.threads import ThreadUpdate
 from threadline.ports import Approver
-from threadline.ports.gateway import GatewayThread
 
 if TYPE_CHECKING:
     from threadline.cli.chat.slash_commands import SlashCommands
 
-_LISTED = 20
-_FAILED = 1
 _NOT_SAVED = 7
+# The prompt waits for it: a server on this machine lists its models in a few milliseconds.
+_PROBE_SECONDS = 0.15
 _RESUME_OPTIONS = ("database", "settings", "tenant", "user", "server")
 
 
@@ -64,6 +66,7 @@ async def open_session(
         new_thread=backend.new_thread,
         memory=backend.memory,
         failure=backend.failure,
+        list_agents=backend.list_agents,
     )
     if backend.failure is not None and backend.is_in_memory:
         session.mark_in_memory(backend.failure)
@@ -71,7 +74,7 @@ async def open_session(
             screen.warn("no thread can be read: starting a new one")
         return session
     try:
-        session.thread = await _find_thread(args, session, keyboard)
+        session.thread = await choose_thread(args, session, keyboard)
         await session.remember()
     except StoreFailed as exc:
         if args.latest or args.resume is not None:
@@ -83,7 +86,7 @@ async def open_session(
 
 
 async def _adapt_thread(args: argparse.Namespace, session: ChatSession) -> None:
-    """Applies `--fork` and `--model` to a thread that continues."""
+    """Applies `--fork`, `--model` and `--agent` to a thread that continues."""
     try:
         await _apply(args, session)
     except StoreFailed as exc:
@@ -102,8 +105,8 @@ async def _chat(args: argparse.Namespace, backend: ChatBackend) -> int:
     session = await open_session(args, backend, screen, approver, keyboard)
     if backend.failure is not None and not session.is_in_memory:
         screen.warn(f"this chat can be read, but it cannot be saved: {backend.failure}")
-    await _welcome(session)
-    await _loop(session, keyboard, SlashCommands(session))
+    await _welcome(session, backend)
+    await _loop(session, keyboard, SlashCommands(session, backend.currency))
     await session.try_to_save()
     return await _say_goodbye(args, session)
 
@@ -122,54 +125,37 @@ async def _apply(args: argparse.Namespace, session: ChatSession) -> None:
     assert session.thread is not None
     if args.fork:
         session.thread = await session.thread.branch()
+    changes: ThreadUpdate = {}
     if args.model is not None and args.model != session.thread.model:
-        await session.thread.update(model=args.model)
+        changes["model"] = args.model
+    if args.agent is not None and args.agent != session.thread.agent_id:
+        changes["agent_id"] = args.agent
+    if changes:
+        await session.thread.update(**changes)
 
 
-async def _find_thread(args: argparse.Namespace, session: ChatSession, keyboard: LineInput) -> GatewayThread | None:
-    if args.latest:
-        latest = (await session.gateway.threads(limit=1)).items
-        if not latest:
-            session.screen.warn("no thread to continue: starting a new one")
-            return None
-        return await session.gateway.thread(latest[0].id)
-    if args.resume is None:
-        return None
-    chosen = args.resume or await _pick_thread(session, keyboard)
-    if not chosen:
-        return None
-    try:
-        return await session.gateway.thread(chosen)
-    except NotFound:
-        session.screen.warn(f"no thread {chosen}: starting a new one")
-        return None
+async def _explain_rehearsal(session: ChatSession) -> None:
+    """The first start: says what answers, and how to get a model."""
+    session.screen.note("rehearsal is not a model: it needs no key and shows what an agent would be given.")
+    # Imported here: only a chat without settings needs it.
+    from threadline.cli.model_search import find_keys, find_servers  # noqa: PLC0415
+
+    sources = [*find_keys(os.environ), *await find_servers(os.environ, _PROBE_SECONDS)]
+    if not sources:
+        session.screen.note(
+            "For a real model set ANTHROPIC_API_KEY or OPENAI_API_KEY, or start Ollama; then threadline init."
+        )
+        return
+    named = ", ".join(f"{s.title} (${s.key_variable})" if s.key_variable else f"{s.title} here" for s in sources)
+    session.screen.note(f"Found: {named}. Use it with: threadline init")
 
 
-async def _pick_thread(session: ChatSession, keyboard: LineInput) -> str | None:
-    """Prints a numbered list and returns the id of the chosen thread. None for an empty answer: a new thread."""
-    threads = (await session.gateway.threads(limit=_LISTED)).items
-    if not threads:
-        session.screen.note("No threads yet: starting a new one.")
-        return None
-    for number, thread in enumerate(threads, start=1):
-        title = shorten(printable(thread.title or "(untitled)"), 60)
-        session.screen.line(f"{number:3}  {format_time(thread.updated_at)}  {thread.message_count:5}  {title}")
-    while True:
-        try:
-            answer = (await keyboard.read_answer("Resume which thread? (number, or Enter for a new one) ")).strip()
-        except EOFError as exc:
-            raise InvalidInput("no thread chosen: give its id after --resume") from exc
-        if not answer:
-            return None
-        if answer.isdigit() and 1 <= int(answer) <= len(threads):
-            return threads[int(answer) - 1].id
-        session.screen.note(f"Type a number from 1 to {len(threads)}.")
-
-
-async def _welcome(session: ChatSession) -> None:
+async def _welcome(session: ChatSession, backend: ChatBackend) -> None:
     thread = session.thread
     if thread is None:
         session.screen.note(f"Threadline, agent {session.agent_id}. /help lists commands, Ctrl-D quits.")
+        if session.agent_id == "rehearsal" and backend.is_unconfigured:
+            await _explain_rehearsal(session)
         return
     title, count = printable(thread.title or "(untitled)"), pluralize(thread.message_count, "message")
     session.screen.note(f"Resuming {title} ({count}, {thread.id}).")
@@ -177,6 +163,7 @@ async def _welcome(session: ChatSession) -> None:
         await session.show_thread()
     except StoreFailed as exc:
         await session.continue_in_memory(exc)
+    await session.warn_of_missing_agent()
 
 
 async def _loop(session: ChatSession, keyboard: LineInput, commands: SlashCommands) -> None:
@@ -190,10 +177,11 @@ async def _loop(session: ChatSession, keyboard: LineInput, commands: SlashComman
         if not text.strip():
             continue
         try:
-            if await commands.run(text):
+            message = await commands.run(text)
+            if message is None:
                 await _remember(session)
             else:
-                await session.ask(text)
+                await session.ask(message)
         except Quit:
             return
         except ThreadlineError as exc:

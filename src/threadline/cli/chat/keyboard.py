@@ -15,6 +15,9 @@ from threadline.core.errors import ExtraMissing
 
 
 class LineInput(Protocol):
+    @property
+    def is_terminal(self) -> bool: ...
+
     async def read_line(self, prompt: str) -> str:
         """The next line, without its newline. EOFError at the end (Ctrl-D), KeyboardInterrupt at Ctrl-C."""
         ...
@@ -26,6 +29,8 @@ class LineInput(Protocol):
 
 class Keyboard:
     """Reads from a terminal with prompt_toolkit."""
+
+    is_terminal = True
 
     def __init__(self, history: Path | None, words: list[str]) -> None:
         try:
@@ -59,6 +64,8 @@ class Keyboard:
 
 class PipedInput:
     """Reads standard input where that is not a terminal. Prints no prompts."""
+
+    is_terminal = False
 
     async def read_line(self, prompt: str) -> str:
         # In a thread: a pipe that has no line yet must not block the event loop.

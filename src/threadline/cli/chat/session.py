@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from threadline.cli.chat.screen import Screen
 from threadline.cli.output import pluralize
+from threadline.cli.printable import printable
 from threadline.core import events
 from threadline.core.approvals import ApprovalDecision
 from threadline.core.errors import AgentFailed, StoreFailed, ThreadlineError
@@ -72,6 +73,7 @@ class ChatSession:
         new_thread: ThreadFields | None = None,
         memory: MemoryCopy | None = None,
         failure: StoreFailed | None = None,
+        list_agents: Callable[[], Awaitable[Sequence[str]]] | None = None,
     ) -> None:
         """`new_thread` are the fields of threads that the chat creates. The chat continues on `memory` if the store
         fails; `failure` says why it was opened only for reading."""
@@ -88,7 +90,29 @@ class ChatSession:
         self._new_thread = new_thread or ThreadFields()
         self._memory = memory
         self._failure = failure
+        self._list_agents = list_agents
         self._is_stop_requested = False
+
+    @property
+    def working_dir(self) -> str | None:
+        """The folder of threads that the chat creates."""
+        return self._new_thread.get("working_dir")
+
+    async def agent_ids(self) -> Sequence[str]:
+        """The agents that can be asked; none if they cannot be listed."""
+        if self._list_agents is None:
+            return ()
+        try:
+            return await self._list_agents()
+        except StoreFailed:
+            return ()
+
+    async def warn_of_missing_agent(self) -> None:
+        """A thread can outlive its agent: it was removed from the settings, or the thread comes from elsewhere."""
+        known = await self.agent_ids()
+        if known and self.agent_id not in known:
+            named = ", ".join(map(printable, known))
+            self.screen.warn(f"agent {self.agent_id!r} is not configured here: /agent NAME asks another one ({named})")
 
     @property
     def agent_id(self) -> str:

@@ -1,47 +1,48 @@
 """Slash commands: the rows of `core.commands` for the terminal, executed on the chat's gateway.
 
-`TerminalThreads` gives the shared handlers the chat's threads. Commands that only a terminal has (`/context TEXT`,
-`/model`, `/compact`, `/export`, `/quit`) have their handlers here.
+Commands that only a terminal has, such as `/agent`, `/usage` and `/edit`, have their handlers here. A line that begins
+with `//` is a message that begins with `/`. A first word that contains another slash, a dot or a colon, as a path
+does, is no command either.
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
+from threadline.cli.chat.editor import edit_text
 from threadline.cli.chat.session import ChatSession, Quit
-from threadline.cli.output import output_file
+from threadline.cli.chat.terminal_threads import TerminalThreads
+from threadline.cli.output import output_file, pluralize
 from threadline.cli.printable import printable
 from threadline.clock import SystemClock
 from threadline.core.commands import Command, help_text, specs_for
 from threadline.core.errors import InvalidInput, NotFound
-from threadline.core.open_questions import OpenQuestion
-from threadline.core.threads import SavedPoint
 from threadline.core.transfer import ExportFormat
 from threadline.messaging.command_executor import (
-    ChatInfo,
     CommandCall,
     CommandExecutor,
-    CurrentChat,
     Hint,
+    escape,
     interpret,
     start_chat,
 )
-from threadline.ports.gateway import GatewayThread
 
 PREFIX = "/"
+ESCAPED = "//"
 WORDS = [f"{PREFIX}{spec.name}" for spec in specs_for("terminal")]
 _USER = "terminal"
 _KEYS = "Alt-Enter starts a new line, Ctrl-C stops a reply, Ctrl-D quits."
-_SEARCHED_TITLES = 100
+_TURNS = 500
 
 
 class SlashCommands:
-    def __init__(self, session: ChatSession) -> None:
+    def __init__(self, session: ChatSession, currency: str = "") -> None:
         self._session = session
+        self._currency = currency
+        self._message: str | None = None
         self._threads = TerminalThreads(session)
         self._clock = SystemClock()
         self._executor = CommandExecutor(
@@ -49,6 +50,9 @@ class SlashCommands:
                 "new": self._new,
                 "context": self._context,
                 "model": self._model,
+                "agent": self._agent,
+                "usage": self._usage,
+                "edit": self._edit,
                 "compact": self._compact,
                 "export": self._export,
                 "help": self._help,
@@ -56,29 +60,32 @@ class SlashCommands:
             }
         )
 
-    async def run(self, text: str) -> bool:
-        """Executes a command, or the answer to the question that the last one asked. False if the text is a message
-        for the agent. Quit, and every error that a command can raise."""
+    async def run(self, text: str) -> str | None:
+        """Executes a command, or the answer to the question that the last one asked. Returns the message for the agent
+        if there is one: the text itself if it is no command. Quit, and every error that a command can raise."""
         # A question is open for one line only, so that a number typed later is a message.
         question, self._threads.question = self._threads.question, None
+        if text.startswith(ESCAPED):
+            return text[1:]
         first, _, more = text.strip().partition("\n")
         now = self._clock.now()
         command = interpret(first, question, user_id=_USER, now=now, place="terminal", prefix=PREFIX)
         match command:
             case None:
-                return False
+                return text
             case Hint(hint):
-                self._session.screen.reply(hint)
-                return True
+                self._session.screen.reply(f"{hint} To send it as a message, begin with //.")
+                return None
         if more:
             command = _with_lines(command, more)
         before = self._session.thread
+        self._message = None
         reply = await self._executor.execute(command, CommandCall(self._threads, _USER, now, "terminal", PREFIX))
         if reply is not None:
             self._session.screen.reply(reply)
         if command.name == "open" and self._session.thread is not before:
             await self._session.show_thread()
-        return True
+        return self._message
 
     async def _new(self, call: CommandCall) -> str | None:
         if call.argument is not None:
@@ -115,6 +122,43 @@ class SlashCommands:
         session.options = msgspec.structs.replace(session.options, model=call.argument)
         return f"Using model {printable(call.argument)} from now on."
 
+    async def _agent(self, call: CommandCall) -> str:
+        session, known = self._session, await self._session.agent_ids()
+        if call.argument is None:
+            listed = ", ".join(f"{each} (now)" if each == session.agent_id else each for each in known)
+            return f"Agents: {escape(listed)}. Ask another one with {call.spell('agent ID')}."
+        if known and call.argument not in known:
+            raise InvalidInput(f"no agent {call.argument!r} here: use {', '.join(known)}")
+        if session.thread is not None:
+            # A model belongs to the agent that was asked before.
+            await session.thread.update(agent_id=call.argument, model=None)
+        session.options = msgspec.structs.replace(session.options, agent=call.argument, model=None)
+        return f"Agent {escape(call.argument)} answers from now on."
+
+    async def _usage(self, call: CommandCall) -> str:
+        lines = []
+        if (thread := self._session.thread) is not None:
+            used = [turn.usage for turn in await thread.turns(limit=_TURNS)]
+            lines.append(f"This chat: {self._describe_usage(len(used), used)}.")
+        rows = await self._session.gateway.usage(by=("model",))
+        month = [msgspec.structs.asdict(row) for row in rows]
+        lines.append(f"This month: {self._describe_usage(sum(row.turns for row in rows), month)}.")
+        return "\n".join(lines)
+
+    def _describe_usage(self, turns: int, used: list[dict[str, Any]]) -> str:
+        def total(name: str) -> int:
+            return sum(each.get(name) or 0 for each in used)
+
+        cached = f" ({total('cached_tokens'):,} cached)" if total("cached_tokens") else ""
+        tokens = f"{total('input_tokens'):,} input tokens{cached}, {total('output_tokens'):,} output tokens"
+        costs = [each["cost"] for each in used if each.get("cost") is not None]
+        cost = f", {sum(costs):,.4f} {self._currency}".rstrip() if costs else ", no price is set for the model"
+        return f"{pluralize(turns, 'turn')}, {tokens}{cost}"
+
+    async def _edit(self, call: CommandCall) -> str | None:
+        self._message = await edit_text(call.argument or "")
+        return None if self._message else "Nothing to send: the text is empty."
+
     async def _compact(self, call: CommandCall) -> str:
         summary = await self._threads.require().compact()
         if summary is None:
@@ -141,78 +185,8 @@ class SlashCommands:
         raise Quit
 
 
-class TerminalThreads:
-    """`CommandThreads` for the chat's session: the place is the terminal, its thread is the session's."""
-
-    def __init__(self, session: ChatSession) -> None:
-        self._session = session
-        self._created: GatewayThread | None = None
-        self.question: OpenQuestion | None = None
-
-    def require(self) -> GatewayThread:
-        if self._session.thread is None:
-            raise InvalidInput("no chat yet: send a message first, or open one with /open")
-        return self._session.thread
-
-    async def current(self) -> CurrentChat:
-        return CurrentChat(await self.require().refresh())
-
-    async def create(self, title: str | None) -> ChatInfo:
-        self._created = await self._session.create_thread(title)
-        return self._created
-
-    async def branch(self, title: str | None) -> ChatInfo:
-        self._created = await self.require().branch(title=title)
-        return self._created
-
-    async def open_place(self, thread: ChatInfo, reply: str) -> str | None:
-        await self.continue_here(thread)
-        return reply
-
-    async def continue_here(self, thread: ChatInfo) -> None:
-        created, self._created = self._created, None
-        is_created = created is not None and created.id == thread.id
-        self._session.thread = created if is_created else await self._session.gateway.thread(thread.id)
-
-    async def find(self, name: str) -> Sequence[ChatInfo]:
-        with contextlib.suppress(NotFound):
-            return [await self._session.gateway.thread(name)]
-        recent = await self._session.gateway.threads(limit=_SEARCHED_TITLES, archived=None)
-        return [each for each in recent.items if (each.title or "").casefold() == name.casefold()]
-
-    async def recent(self, limit: int) -> Sequence[CurrentChat]:
-        return [CurrentChat(each) for each in (await self._session.gateway.threads(limit=limit)).items]
-
-    async def saved_points(self) -> Sequence[SavedPoint]:
-        return await self._session.gateway.saved_points()
-
-    async def save(self, name: str) -> SavedPoint:
-        return await self.require().save(name)
-
-    async def load(self, name: str) -> ChatInfo:
-        thread = await self._session.begin_thread()
-        await thread.load(name)
-        return thread
-
-    async def undo(self) -> ChatInfo:
-        thread = self.require()
-        await thread.undo()
-        return thread
-
-    async def rename(self, title: str) -> ChatInfo:
-        thread = await self._session.begin_thread()
-        await thread.update(title=title)
-        return thread
-
-    async def archive(self) -> None:
-        await self.require().update(archived=True)
-
-    async def ask(self, question: OpenQuestion | None) -> None:
-        self.question = question
-
-
 def _with_lines(command: Command, more: str) -> Command:
-    """Only a pinned text can have several lines."""
-    if command.name != "context" or command.argument is None:
+    """Only a pinned text and a message to edit can have several lines."""
+    if command.name not in ("context", "edit") or command.argument is None:
         raise InvalidInput(f"/{command.name} must be one line")
     return command._replace(argument=f"{command.argument}\n{more}")
