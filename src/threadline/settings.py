@@ -246,6 +246,15 @@ class TracingSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     content: bool = False
 
 
+class WorkspaceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The built-in tools of `threadline chat` for the files of its folder. `tools` gives them to every chat, as
+    `--tools` does. `allow` and `deny` are rules by folder: `TOOL` or `TOOL PATTERN`."""
+
+    tools: bool = False
+    allow: dict[str, tuple[str, ...]] = {}
+    deny: dict[str, tuple[str, ...]] = {}
+
+
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     database: str = ""
     tenant: str = "local"
@@ -268,6 +277,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     vault: VaultSettings = VaultSettings()
     channels: ChannelsSettings = ChannelsSettings()
     matrix: MatrixSettings = MatrixSettings()
+    workspace: WorkspaceSettings = WorkspaceSettings()
     tracing: TracingSettings = TracingSettings()
 
 

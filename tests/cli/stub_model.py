@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 from collections.abc import Iterator
@@ -28,6 +29,9 @@ class StubModel:
         self.models = ["stub-small", "stub-large"]
         self.requests: list[dict[str, Any]] = []
         self.keys: list[str | None] = []
+        self.hold_after: int | None = None
+        """Requests after so many wait until `release`."""
+        self._released = threading.Event()
         self._lock = threading.Lock()
 
     @property
@@ -38,6 +42,14 @@ class StubModel:
         with self._lock:
             self.requests.append(request)
             return self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
+
+    def wait(self) -> None:
+        if self.hold_after is not None and len(self.requests) > self.hold_after:
+            # Bounded, so that a failing test ends.
+            self._released.wait(60)
+
+    def release(self) -> None:
+        self._released.set()
 
     def questions(self) -> list[str]:
         """The last user message of each request."""
@@ -87,6 +99,7 @@ def serve_model() -> Iterator[StubModel]:
             request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             stub.keys.append(self.headers.get("Authorization"))
             reply = stub.next_reply(request)
+            stub.wait()
             events = _chunks(request["model"], reply, len(stub.requests))
             body = "".join(f"data: {json.dumps(event)}\n\n" for event in events) + "data: [DONE]\n\n"
             self._send(200, "text/event-stream", body.encode())
@@ -96,7 +109,8 @@ def serve_model() -> Iterator[StubModel]:
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            self.wfile.write(body)
+            with contextlib.suppress(ConnectionError):
+                self.wfile.write(body)
 
         def log_message(self, format: str, *args: Any) -> None:
             """Prints nothing."""
@@ -108,6 +122,7 @@ def serve_model() -> Iterator[StubModel]:
     try:
         yield stub
     finally:
+        stub.release()
         server.shutdown()
         thread.join()
         server.server_close()

@@ -99,6 +99,8 @@ def _add_chat(add: AddCommand) -> None:
     chat.add_argument("--stream-json", action="store_true", help=events)
     chat.add_argument("--server", metavar="URL", help="use a Threadline service instead of a local database")
     chat.add_argument("--token", help="with --server: your API token (default: $THREADLINE_TOKEN)")
+    tools = "let the agent read, search, write and edit files of this folder and run commands; it asks first"
+    chat.add_argument("--tools", action=argparse.BooleanOptionalAction, default=None, help=tools)
     chat.add_argument("--allow-tools", action="store_true", help="run tools without asking")
 
 

@@ -16,12 +16,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from threadline.cli import settings_file
+from threadline.cli.chat.approval import CallChecks
+from threadline.cli.chat.tool_rules import ToolRules
 from threadline.core.errors import NotFound, StoreFailed
 from threadline.core.threads import ThreadFields
 from threadline.ports.gateway import Gateway
 from threadline.settings import Settings, default_database
 
 if TYPE_CHECKING:
+    from threadline.agents.tools import Tool
     from threadline.bootstrap import Threadline
     from threadline.cli.chat.memory_copy import MemoryCopy
 
@@ -41,6 +45,8 @@ class ChatBackend(NamedTuple):
     failure: StoreFailed | None = None
     is_in_memory: bool = False
     list_agents: Callable[[], Awaitable[Sequence[str]]] | None = None
+    checks: CallChecks | None = None
+    """What decides about calls of tools before the user is asked."""
     is_unconfigured: bool = False
     """Whether the settings name no agent."""
     currency: str = ""
@@ -59,17 +65,18 @@ async def _open_local(args: argparse.Namespace) -> AsyncIterator[ChatBackend]:
     from threadline.cli.connection import load_settings, open_readable, user_scope  # noqa: PLC0415
 
     settings = _bound_lock_wait(load_settings(args))
+    checks, tools = _workspace(args, settings)
     fields = ThreadFields(system_prompt=args.system, working_dir=_working_dir())
     history = _history_file(settings.database)
 
     async def open_database() -> Threadline:
-        return await bootstrap.open(settings=settings)
+        return await bootstrap.open(settings=settings, tools=tools)
 
     async with contextlib.AsyncExitStack() as opened:
         try:
             tl, failure = await open_readable(open_database, settings)
         except StoreFailed as exc:
-            memory = MemoryCopy(settings, open_database, None, can_write=False)
+            memory = MemoryCopy(settings, open_database, None, can_write=False, tools=tools)
             opened.push_async_callback(memory.close)
             gateway, _ = await memory.open(None)
             configured = sorted({"rehearsal", *settings.agents})
@@ -77,10 +84,10 @@ async def _open_local(args: argparse.Namespace) -> AsyncIterator[ChatBackend]:
             async def list_configured() -> Sequence[str]:
                 return configured
 
-            yield ChatBackend(gateway, settings.agent, fields, history, memory, exc, True, list_configured)
+            yield ChatBackend(gateway, settings.agent, fields, history, memory, exc, True, list_configured, checks)
             return
         opened.push_async_callback(tl.close)
-        memory = MemoryCopy(settings, open_database, tl, can_write=failure is None)
+        memory = MemoryCopy(settings, open_database, tl, can_write=failure is None, tools=tools)
         opened.push_async_callback(memory.close)
         scope = user_scope(tl)
         if (agent := settings.agents.get(args.agent or settings.agent)) is not None:
@@ -107,6 +114,7 @@ async def _open_local(args: argparse.Namespace) -> AsyncIterator[ChatBackend]:
             memory,
             failure,
             list_agents=list_agents,
+            checks=checks,
             is_unconfigured=not settings.agents,
             currency=settings.currency,
         )
@@ -129,6 +137,30 @@ async def _open_service(args: argparse.Namespace) -> AsyncIterator[ChatBackend]:
         fields = ThreadFields(system_prompt=args.system)
         history = _history_file(str(default_database(os.environ)))
         yield ChatBackend(client, args.agent or offered.default, fields, history, list_agents=list_agents)
+
+
+def _workspace(args: argparse.Namespace, settings: Settings) -> tuple[CallChecks, tuple[Tool, ...]]:
+    """The rules of this folder and, if they are wanted, the built-in tools for its files."""
+    folder = _working_dir()
+    wanted = settings.workspace.tools if args.tools is None else args.tools
+    if folder is None:
+        return CallChecks(), ()
+    rules = ToolRules(settings.workspace.allow.get(folder, ()), settings.workspace.deny.get(folder, ()))
+
+    def remember(rule: str) -> str:
+        path = settings_file.file_to_change(args.settings)
+        text = settings_file.append_to_list(settings_file.read_text(path), "workspace.allow", folder, rule)
+        settings_file.write(path, text)
+        return str(path)
+
+    if not wanted:
+        return CallChecks(rules, None, remember), ()
+    # Imported here: a chat without tools does not need them.
+    from threadline.agents.workspace import Workspace  # noqa: PLC0415
+    from threadline.agents.workspace_tools import workspace_tools  # noqa: PLC0415
+
+    workspace = Workspace(Path(folder))
+    return CallChecks(rules, workspace, remember), workspace_tools(workspace)
 
 
 def _bound_lock_wait(settings: Settings) -> Settings:

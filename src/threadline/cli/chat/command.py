@@ -41,6 +41,8 @@ async def chat(args: argparse.Namespace) -> int:
         raise InvalidInput("--json cannot be used with --stream-json: its last line is what --json prints")
     if args.token and args.server is None:
         raise InvalidInput("--token needs --server")
+    if args.server is not None and args.tools:
+        raise InvalidInput("--tools cannot be used with --server: the service runs the tools of its agents")
     if args.server is not None and args.database:
         raise InvalidInput("--database cannot be used with --server: the service has its own")
     # Whatever the log says, the chat says in its own words; log records would be printed between its lines.
@@ -101,7 +103,9 @@ async def _chat(args: argparse.Namespace, backend: ChatBackend) -> int:
 
     keyboard: LineInput = Keyboard(backend.history, WORDS) if sys.stdin.isatty() else PipedInput()
     screen = Screen()
-    approver = AllowAll() if args.allow_tools else TerminalApprover(keyboard, screen)
+    approver: Approver = TerminalApprover(keyboard, screen, backend.checks)
+    if args.allow_tools:
+        approver = AllowAll(screen, backend.checks)
     session = await open_session(args, backend, screen, approver, keyboard)
     if backend.failure is not None and not session.is_in_memory:
         screen.warn(f"this chat can be read, but it cannot be saved: {backend.failure}")

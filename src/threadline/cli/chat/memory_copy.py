@@ -11,12 +11,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from threadline import bootstrap
+from threadline.agents.tools import Tool
 from threadline.bootstrap import Threadline
 from threadline.cli.connection import user_scope
 from threadline.core.channels import Agent as AgentRow
@@ -62,11 +63,13 @@ class MemoryCopy:
         database: Threadline | None,
         *,
         can_write: bool,
+        tools: Sequence[Tool] = (),
     ) -> None:
         """`database` is None if it could not be opened. If it cannot be written either, `save` opens it again. Its
         opener closes it, this object closes what it opened itself."""
         self._can_write = can_write
         self._settings = settings
+        self._tools = tools
         self._open_database = open_database
         self._database = database
         self._opened = contextlib.AsyncExitStack()
@@ -104,7 +107,7 @@ class MemoryCopy:
         """The gateway in memory, and the thread on it as it was remembered. A thread that is not remembered was created
         just now and is empty."""
         self._memory = memory = await bootstrap.open(
-            settings=msgspec.structs.replace(self._settings, database=":memory:")
+            settings=msgspec.structs.replace(self._settings, database=":memory:"), tools=self._tools
         )
         scope, view = user_scope(memory), memory.as_user(surface="cli")
         for row in self._agents.values():

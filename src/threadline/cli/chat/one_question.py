@@ -52,7 +52,7 @@ async def _ask_once(args: argparse.Namespace, open_session: OpenSession) -> int:
     screen = _open_screen(args)
     text = await _read_question(args, screen)
     async with open_backend(args) as backend:
-        approver = AllowAll() if args.allow_tools else Unattended(screen)
+        approver = AllowAll(screen, backend.checks) if args.allow_tools else Unattended(screen, backend.checks)
         session = await open_session(args, backend, screen, approver, PipedInput())
         answer = await session.ask(text)
         if args.json:

@@ -17,7 +17,7 @@ from threadline.core.messages import Message
 from threadline.core.parts import Part, TextPart, ToolPart
 from threadline.core.turns import TurnInfo
 
-_DIM, _RED, _YELLOW, _RESET = "\x1b[2m", "\x1b[31m", "\x1b[33m", "\x1b[0m"
+_DIM, _RED, _GREEN, _YELLOW, _RESET = "\x1b[2m", "\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[0m"
 _LONGEST_LINE = 300
 _MARKDOWN = re.compile(r"\\(?P<escaped>.)|`(?P<code>[^`]*)`|(?P<bold>\*\*)")
 
@@ -82,6 +82,11 @@ class Screen:
     def line(self, text: str) -> None:
         self.end()
         self._write(text + "\n")
+
+    def print_diff(self, diff: str) -> None:
+        for line in printable(diff, multiline=True).splitlines():
+            colour = {"+": _GREEN, "-": _RED, "@": _DIM}.get(line[:1], "")
+            self.line(self._colour(colour, line) if colour else line)
 
     def note(self, text: str) -> None:
         self.line(self._dim(text))

@@ -201,8 +201,11 @@ class ChatSession:
     async def show_thread(self) -> None:
         """Prints the last two turns of the thread and asks for approvals that are still pending."""
         if self.thread is not None:
-            for message in await self.thread.last_turns(2):
+            messages = await self.thread.last_turns(2)
+            for message in messages:
                 self.screen.print_message(message)
+            if messages and messages[-1].role == "user":
+                self.screen.note("(no reply: it was interrupted before anything of it was stored, or still runs)")
             await self._answer_pending(self.thread)
 
     async def _answer_pending(self, thread: GatewayThread) -> None:
