@@ -2,16 +2,43 @@
 
 from __future__ import annotations
 
+import os
 import re
 from itertools import pairwise
+from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from threadline.cli.chat.markdown import MarkdownStream
+from threadline.cli.output import display_width
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
-_ALPHABET = st.text(alphabet="ab #*`->\n ", max_size=60)
+_ALPHABET = st.text(alphabet="ab #*`~[]()->\n ", max_size=60)
+SAMPLE = """\
+# A heading
+
+A paragraph with **bold text**, *emphasis*, ~~struck~~ words, `code` and [a link](https://example.org/page) that is \
+long enough to be wrapped in a narrow window. 東京の天気は晴れです。
+
+- a list item that is longer than forty columns, so that it continues below its own text
+- two
+  1. nested
+
+| city | people | remark |
+|------|-------:|--------|
+| Lisbon | 545,000 | hills, trams and a river that is as wide as a sea |
+| Porto | 232,000 | wine |
+
+```python
+def add(a, b):
+    return a + b  # a line
+```
+
+https://example.org/a/very/long/address/that/does/not/fit/into/a/narrow/window/at/all
+> a quotation
+"""
 
 
 def render(pieces: list[str], *, colours: bool = True) -> str:
@@ -23,7 +50,24 @@ def test_headings_emphasis_code_and_lists_are_coloured() -> None:
     out = render(["# Title\n", "- one **two** `three`\n", "```py\nx = 1\n```\n"])
     assert "\x1b[1;34mTitle\x1b[0m\n" in out
     assert "• one \x1b[1mtwo\x1b[0m \x1b[36mthree\x1b[0m\n" in out
-    assert "\x1b[36mx = 1\n" in out
+    assert "x = \x1b[34m1\x1b[39" in out.replace(" \x1b[39;49;00m", " ") or "\x1b[34m1" in out
+    assert "\x1b[36mx = 1\n" in render(["```\nx = 1\n```\n"])
+    out = render(["see *this*, ~~that~~, [a page](https://a.example/b) and 6*7*8, *args\n"])
+    assert "\x1b[3mthis\x1b[0m, \x1b[9mthat\x1b[0m, \x1b[4ma page\x1b[0m (https://a.example/b) and 6*7*8, *args" in out
+
+
+@pytest.mark.req("T-07")
+@pytest.mark.parametrize("width", [40, 80, 200])
+@pytest.mark.parametrize("colours", [True, False])
+def test_markdown_is_wrapped_to_the_width(width: int, colours: bool, tmp_path: Path) -> None:
+    """The screens are in golden files; THREADLINE_GOLDEN=1 writes them again."""
+    stream = MarkdownStream(colours=colours, width=width)
+    out = "".join(stream.feed(char) for char in SAMPLE) + stream.flush()
+    assert max(display_width(line) for line in _ANSI.sub("", out).splitlines()) <= width
+    golden = Path(__file__).parent / "golden" / f"markdown-{width}{'' if colours else '-plain'}.txt"
+    if os.environ.get("THREADLINE_GOLDEN"):
+        golden.write_text(out)
+    assert out == golden.read_text()
 
 
 def test_markers_inside_a_code_block_are_printed_unchanged() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import sys
 from typing import IO
 
@@ -32,8 +33,13 @@ class Screen:
         self._out = out or sys.stdout
         self._diagnostics = diagnostics
         self.colours = self._supports_colours() if colours is None else colours
-        self._markdown = MarkdownStream(colours=self.colours)
+        self._markdown = self._new_markdown()
         self._open: str | None = None
+
+    def _new_markdown(self) -> MarkdownStream:
+        """Wrapped only for a terminal: a file or a pipe gets the text as it is."""
+        width = shutil.get_terminal_size().columns if self._out.isatty() else None
+        return MarkdownStream(colours=self.colours, width=width)
 
     def _supports_colours(self) -> bool:
         return self._out.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
@@ -140,6 +146,9 @@ class Screen:
     def _begin(self, kind: str) -> None:
         if self._open not in (None, kind):
             self.end()
+        if self._open is None:
+            # The window may have been resized since the last text.
+            self._markdown = self._new_markdown()
         self._open = kind
 
     def _dim(self, text: str) -> str:
