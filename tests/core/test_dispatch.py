@@ -101,6 +101,8 @@ def test_blank_messages_fall_back_to_the_legacy_fields() -> None:
         {},
         {"messages": []},
         {"messages": None, "content": None},
+        {"messages": None, "role": "tool"},
+        {"tool_calls": [{"id": "c"}]},
         {"messages": [{"role": "user", "content": ""}]},
         {"role": "user", "content": " \n"},
         {"messages": "hello", "content": "hi"},

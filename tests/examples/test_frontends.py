@@ -248,6 +248,24 @@ def test_a_page_runs_its_own_tool_and_the_reply_continues(open_page: Open, servi
 
 
 @pytest.mark.req("C-01", "C-08")
+@pytest.mark.parametrize("name", ["assistant-ui", "assistant-ui?runtime=data-stream"])
+def test_assistant_ui_runs_a_tool_of_the_page_and_the_reply_continues(
+    open_page: Open, service: Service, name: str
+) -> None:
+    page = open_page(name)
+    say(page, "use locate")
+    expect(replies(page)).to_contain_text('The tool locate answered: {"latitude":46.9,"longitude":7.4}.')
+    expect(replies(page)).to_have_count(1)
+    say(page, "calculate 6*7")
+    expect(replies(page).nth(1)).to_contain_text("6*7 is 42.")
+    expect(page.get_by_role("button", name="Send")).to_be_visible()
+    assert len(stored(service, page)) == 4
+    page.context.clear_permissions()
+    say(page, "use locate")
+    expect(replies(page).nth(2)).to_contain_text("The tool locate gave no result")
+
+
+@pytest.mark.req("C-01", "C-08")
 def test_a_page_that_was_closed_before_its_tool_ran_runs_it_after_a_reload(open_page: Open) -> None:
     page = open_page("react")
     page.evaluate("navigator.geolocation.getCurrentPosition = () => undefined")

@@ -10,20 +10,33 @@ import {
   ErrorPrimitive,
   MessagePrimitive,
   ThreadPrimitive,
+  useAssistantTool,
 } from "@assistant-ui/react";
 import { useAISDKRuntime } from "@assistant-ui/react-ai-sdk";
 import { useDataStreamRuntime } from "@assistant-ui/react-data-stream";
-import { DefaultChatTransport, type UIMessage } from "ai";
+import { DefaultChatTransport, lastAssistantMessageIsCompleteWithToolCalls, type UIMessage } from "ai";
 import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
 import { api, id, loadHistory, stopTurn } from "../chat-address";
 
+const description = "Where the user is.";
+const parameters = { type: "object" as const, properties: {} };
+
+/** Where the browser is, as a tool that the page runs. */
+async function locate() {
+  const { coords } = await new Promise<GeolocationPosition>((resolve, reject) => {
+    navigator.geolocation.getCurrentPosition(resolve, ({ message }) => reject(new Error(message)));
+  });
+  return { latitude: coords.latitude, longitude: coords.longitude };
+}
+
 // assistant-ui edits by removing messages and sending a new one, so the page tells the service to leave behind what it
 // no longer shows. The removed messages stay reachable on the thread's earlier timeline.
-const transport = new DefaultChatTransport({ api, body: { rewind: true } });
+const transport = new DefaultChatTransport({ api, body: { rewind: true, tools: { locate: { description, parameters } } } });
 
 function OnAISDK({ history }: { history: UIMessage[] }) {
-  const chat = useChat({ id, messages: history, transport, resume: true });
+  const sendAutomaticallyWhen = lastAssistantMessageIsCompleteWithToolCalls;
+  const chat = useChat({ id, messages: history, transport, resume: true, sendAutomaticallyWhen });
   // The Cancel button has to end the turn; the client's own stop only disconnects.
   const stop = async () => {
     await stopTurn();
@@ -40,6 +53,10 @@ function OnAISDK({ history }: { history: UIMessage[] }) {
 function OnDataStream({ history }: { history: UIMessage[] }) {
   const runtime = useDataStreamRuntime({
     api,
+    // Then replies end with a reason, from which the runtime knows that they wait for a tool of the page.
+    headers: { "X-AI-SDK": "7" },
+    // The runtime counts the service's own steps too; with its default of 2 it would never send a tool's result.
+    maxSteps: 50,
     // With message ids the service knows which question is asked again or edited.
     sendExtraMessageFields: true,
     body: { stateKey: id, rewind: true, policy: "interrupt" },
@@ -58,6 +75,7 @@ function OnDataStream({ history }: { history: UIMessage[] }) {
 }
 
 function Thread() {
+  useAssistantTool({ toolName: "locate", description, parameters, execute: locate });
   return (
     <ThreadPrimitive.Root>
       <ol aria-label="Messages">

@@ -70,7 +70,7 @@ def normalize(body: Mapping[str, Any]) -> list[dict[str, Any]]:
     entries = [_entry(item) for item in given or () if not _is_blank(item)]
     if entries:
         return entries
-    if _is_blank(body):
+    if "content" not in body or _is_blank(body):
         raise InvalidMessage("payload contains no message: send `messages` or `content`")
     return [_entry({"role": body.get("role"), "content": body["content"]})]
 

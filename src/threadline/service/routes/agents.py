@@ -104,7 +104,7 @@ class AgentRoutes:
             AgentInfo,
             links=tuple(
                 Link(id, {"agentId": "$response.body#/id"})
-                for id in ("updateAgent", "deleteAgent", "pinContext", "readContext", "askAgent", "streamAgent")
+                for id in ("updateAgent", "deleteAgent", "pinContext", "askAgent", "streamAgent")
             ),
         ),
         tag="agents",
@@ -150,7 +150,12 @@ class AgentRoutes:
     @operation(
         "pinContext",
         "Pin a text that the agent gets first in every turn of this user",
-        ResponseSpec(200, "The text is stored.", AppliedResponse),
+        ResponseSpec(
+            200,
+            "The text is stored.",
+            AppliedResponse,
+            links=(Link("readContext", {"agentId": "$request.path.agentId"}),),
+        ),
         tag="agents",
         body=Body(PinContextBody, {"a preference": {"context": "I travel with two children."}}),
         errors=(errors.NotFound, errors.InvalidName, errors.GuardRefused),
