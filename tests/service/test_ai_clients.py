@@ -16,10 +16,13 @@ import msgspec
 import pytest
 
 from tests.npm_packages import NODE
+from tests.scripted_agent import ScriptedAgent, make_agent
 from tests.service.conftest import SERVICE
 from tests.service.npm_drive import RELEASES, WIDE, Breath, Drive, Node, find_driver
 from tests.service.running_service import THREADS, message_text, serving, wait_until_idle
 from tests.service.test_aisdk_oracles import PARTS
+from tests.service.test_message_content import METADATA, SAID
+from tests.service.test_message_content import PARTS as STORED
 from threadline.agents.rehearsal import RehearsalAgent
 from threadline.bootstrap import Threadline
 from threadline.bootstrap import open as open_threadline
@@ -47,24 +50,25 @@ def says_version() -> bool:
 
 
 @pytest.fixture
-async def rehearsing(breath: Breath, release: str, says_version: bool) -> AsyncIterator[Threadline]:
+async def rehearsing(
+    breath: Breath, release: str, says_version: bool, scripted_agent: ScriptedAgent
+) -> AsyncIterator[Threadline]:
     is_unsaid_5 = release.startswith("ai-5") and not says_version
     service = msgspec.structs.replace(SERVICE, oldest_ai_sdk=5 if is_unsaid_5 else 6)
     settings = Settings(database=":memory:", service=service, agent="breathing")
-    async with open_threadline(
-        settings=settings, agents={"breathing": RehearsalAgent(pace=0.001, sleep=breath)}
-    ) as opened:
+    agents = {"breathing": RehearsalAgent(pace=0.001, sleep=breath), "scripted": make_agent(scripted_agent)}
+    async with open_threadline(settings=settings, agents=agents) as opened:
         yield opened
 
 
-async def resumed(drive: Drive, threadline: Threadline, breath: Breath) -> dict[str, Any]:
+async def resumed(drive: Drive, threadline: Threadline, let_go: Callable[[], None]) -> dict[str, Any]:
     """The client resumes the stream first, and only then the answer continues."""
     await wait_until_idle(threadline)
     reading = asyncio.create_task(drive.then(["resume"]))
     async with asyncio.timeout(30):
         while not threadline.metrics.value("threadline_http_requests_open"):  # noqa: ASYNC110 - a gauge cannot be awaited
             await asyncio.sleep(0.001)
-    breath.let_go()
+    let_go()
     (shown,) = await reading
     return shown
 
@@ -209,7 +213,7 @@ async def test_a_client_resumes_an_approved_reply_without_duplicates(
     breath.hold()
     _, loaded = await approving.then(["answerAndLeave", True], ["reload"])
     assert [message["role"] for message in loaded["messages"]] == ["user"]
-    shown = await resumed(approving, rehearsing, breath)
+    shown = await resumed(approving, rehearsing, breath.let_go)
     assert (shown["status"], shown["error"], len(shown["messages"])) == ("ready", None, 2)
     assert texts(shown)[1] == "I need your approval for this.Here it is, stamped: hello [2cf24dba]."
     assert [part["state"] for part in tools(shown["messages"][1])] == ["output-available"]
@@ -226,6 +230,43 @@ async def test_a_client_validates_parts_of_every_type(drive: Drive, rehearsing: 
     assert shown["status"] == "ready"
 
 
+def content(message: dict[str, Any]) -> list[dict[str, Any]]:
+    """The parts without the marks of steps and without what clients add: the state of a text, undefined values."""
+    kept = [part for part in message["parts"] if part["type"] != "step-start"]
+    return [{name: value for name, value in part.items() if name not in ("state", "filename")} for part in kept]
+
+
+@pytest.mark.req("C-02", "S1-32")
+async def test_a_client_gets_sources_files_data_and_metadata_live_and_reloaded(
+    drive: Drive, scripted_agent: ScriptedAgent
+) -> None:
+    scripted_agent.lines = SAID
+    sent, loaded, _ = await drive(["send", "Show me", {"agentId": "scripted"}], ["reload"], ["validate"])
+    assert (sent["status"], sent["error"]) == ("ready", None)
+    by_type = {part["type"]: part for part in content(sent["messages"][1])}
+    # Live, a text that goes on after a source is two parts; a chunk of a file has no name.
+    wanted = {part["type"]: part for part in content({"parts": STORED[1:]})}
+    assert {kind: part for kind, part in by_type.items() if kind != "text"} == wanted
+    assert (texts(sent)[1], sent["messages"][1]["metadata"]) == ("Look: done.", METADATA)
+    assert {"type": "data-progress", "data": {"percent": 50}, "transient": True} in sent["data"]
+    reply = loaded["messages"][1]
+    assert (reply["id"], reply["parts"], reply["metadata"]) == (sent["messages"][1]["id"], STORED, METADATA)
+
+
+@pytest.mark.req("C-02", "S1-26", "S1-32")
+async def test_a_client_that_reloads_during_an_answer_gets_its_sources_and_data_too(
+    drive: Drive, rehearsing: Threadline, scripted_agent: ScriptedAgent
+) -> None:
+    scripted_agent.lines, scripted_agent.gate = SAID, asyncio.Event()
+    await drive(["leave", "Show me", {"agentId": "scripted"}], ["reload"])
+    shown = await resumed(drive, rehearsing, scripted_agent.gate.set)
+    assert (shown["status"], shown["error"], texts(shown)[1]) == ("ready", None, "Look: done.")
+    by_type = {part["type"]: part for part in content(shown["messages"][1])}
+    wanted = {part["type"]: part for part in content({"parts": STORED[1:]})}
+    assert {kind: part for kind, part in by_type.items() if kind != "text"} == wanted
+    assert shown["messages"][1]["metadata"] == METADATA
+
+
 @pytest.mark.req("S1-14", "S1-26", "S1-27", "S1-32")
 async def test_a_client_reloads_and_resumes_without_duplicates(
     drive: Drive, rehearsing: Threadline, breath: Breath
@@ -233,7 +274,7 @@ async def test_a_client_reloads_and_resumes_without_duplicates(
     breath.hold()
     left, loaded = await drive(["leave", "slow 2"], ["reload"])
     assert [message["role"] for message in loaded["messages"]] == ["user"]
-    shown = await resumed(drive, rehearsing, breath)
+    shown = await resumed(drive, rehearsing, breath.let_go)
     assert (shown["status"], shown["error"]) == ("ready", None)
     assert texts(shown)[1].startswith("I am taking my time")
     assert texts(shown)[1].endswith("before I am done.")

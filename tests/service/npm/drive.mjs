@@ -5,6 +5,8 @@ import { createInterface } from "node:readline";
 const ai = await import(process.argv[2]);
 const { AbstractChat, DefaultChatTransport, validateUIMessages } = ai;
 let url, api, id, chat, headers, loses, offered;
+// The data parts that came over the wire, transient ones included.
+let data = [];
 
 class State {
   messages = [];
@@ -38,7 +40,7 @@ function open(single) {
   const transport = new DefaultChatTransport({ api, headers, fetch: unreliable, body: { tools: offered }, ...more });
   const whole = [ai.lastAssistantMessageIsCompleteWithApprovalResponses, ai.lastAssistantMessageIsCompleteWithToolCalls];
   const sendAutomaticallyWhen = (given) => whole.some((isWhole) => isWhole?.(given));
-  return new Chat({ id, transport, state: new State(), sendAutomaticallyWhen });
+  return new Chat({ id, transport, state: new State(), sendAutomaticallyWhen, onData: (part) => void data.push(part) });
 }
 
 async function stored() {
@@ -72,6 +74,7 @@ const steps = {
     id = name;
     headers = version ? { "x-ai-sdk": version } : {};
     loses = offered = undefined;
+    data = [];
     chat = open(false);
   },
   offer: (tools) => { offered = tools; chat = open(false); },
@@ -99,8 +102,8 @@ const steps = {
   regenerate: (index) => chat.regenerate(index === undefined ? {} : { messageId: chat.messages[index].id }),
   lose: (what, text) => { loses = what; return chat.sendMessage({ text }); },
   slice: (count) => { chat.messages = chat.messages.slice(0, count); },
-  leave: async (text) => {
-    const sending = chat.sendMessage({ text });
+  leave: async (text, body) => {
+    const sending = chat.sendMessage({ text }, body ? { body } : undefined);
     await until(answering);
     await chat.stop();
     await sending;
@@ -124,7 +127,7 @@ const steps = {
 async function take(name, ...values) {
   try {
     await steps[name](...values);
-    return { status: chat.status, error: chat.error?.message ?? null, messages: chat.messages };
+    return { status: chat.status, error: chat.error?.message ?? null, messages: chat.messages, data };
   } catch (error) {
     return { failed: String(error.stack ?? error) };
   }
