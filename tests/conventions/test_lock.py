@@ -68,6 +68,21 @@ def test_every_pinned_version_is_one_that_pyproject_allows() -> None:
     assert outside == [], "run `make lock`"
 
 
+@pytest.mark.parametrize(
+    ("name", "version"),
+    [
+        ("pyjwt", "2.10.0"),  # CVE-2024-53861: part of an issuer is enough
+        ("h11", "0.15.0"),  # CVE-2025-43859: request smuggling by chunks
+        ("cryptography", "44.0.0"),  # CVE-2024-12797: the OpenSSL in its wheels
+        ("starlette", "0.49.0"),  # CVE-2025-62727: a Range header that takes quadratic time
+    ],
+)
+def test_pyproject_allows_no_version_with_a_known_hole(name: str, version: str) -> None:
+    floors = [requirement.specifier for requirement in asked_for() if canonicalize_name(requirement.name) == name]
+    assert floors
+    assert not any(floor.contains(version) for floor in floors)
+
+
 @pytest.mark.parametrize("lock", ["dev", "serve"])
 def test_everything_is_pinned_by_hash(lock: str) -> None:
     assert [name for name, pin in pins(lock).items() if not all(map(HASH.fullmatch, pin.hashes))] == []
