@@ -65,8 +65,12 @@ const steps = {
     await crypto.bootstrapCrossSigning({});
     await crypto.loadSessionBackupPrivateKeyFromSecretStorage();
     const { total, imported } = await crypto.restoreKeyBackup();
-    const status = await crypto.getDeviceVerificationStatus(user, login.device_id);
-    return { total, imported, signed: status.signedByOwner };
+    return { total, imported };
+  },
+  async own() {
+    await crypto.getUserDeviceInfo([client.getUserId()], true);
+    const status = await crypto.getDeviceVerificationStatus(client.getUserId(), client.getDeviceId());
+    return { signed: status?.signedByOwner ?? false };
   },
   async room(bot) {
     const { room_id } = await client.createRoom({
