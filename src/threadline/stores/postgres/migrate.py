@@ -97,12 +97,15 @@ async def apply(
             raise SchemaMismatch("this database has no Citus: run CREATE EXTENSION citus, then migrate again")
         await _create_prerequisites(connection, todo.repairs)
         notes = await _create_dump_role(connection)
+        if distribute:
+            await _allow_logins(connection)
         for done, step in enumerate(todo.steps):
             if progress is not None:
                 progress(step, done, len(todo.steps))
             await _run_step(connection, step, partitions or 0)
         if todo.functions or todo.repairs:
-            await apply_functions(connection, todo.functions)
+            is_distributed = distribute or await _is_distributed(connection)
+            await apply_functions(connection, todo.functions, is_distributed=is_distributed)
         await _grant_dumps(connection)
         if distribute:
             await _distribute_tables(connection)
@@ -187,20 +190,25 @@ async def _is_distributed(connection: asyncpg.Connection) -> bool:
     return bool(has_citus and await connection.fetchval(_SQL["is_distributed"]))
 
 
+async def _allow_logins(connection: asyncpg.Connection) -> None:
+    """Citus connects to the other nodes as the role of the transaction. The roles get no password: pg_hba.conf of the
+    nodes decides from where they may log in."""
+    for role in ROLES:
+        await connection.execute(f"ALTER ROLE {role} LOGIN")
+
+
 async def _distribute_tables(connection: asyncpg.Connection) -> None:
+    await connection.execute(_DISTRIBUTE["propagate_settings"])
+    await connection.execute(_DISTRIBUTE["simplify_policies"])
     # Citus requires a transaction of its own for each statement.
-    for statement in distribution():
-        await connection.execute(statement)
+    await connection.execute(_DISTRIBUTE["distribute_tenants"])
+    for row in await connection.fetch(_DISTRIBUTE["list_tables"]):
+        await connection.execute(_DISTRIBUTE["distribute_table"], row["tablename"])
 
 
 async def _distribute_functions(connection: asyncpg.Connection) -> None:
     for row in await connection.fetch(_SQL["list_functions"]):
         await connection.execute(_DISTRIBUTE["distribute_function"], row["signature"])
-
-
-def distribution() -> list[str]:
-    """The statements that distribute the tables over a Citus cluster, in order."""
-    return [sql for name, sql in _DISTRIBUTE.items() if name != "distribute_function"]
 
 
 @asynccontextmanager
@@ -246,7 +254,9 @@ async def find_changed_functions(connection: asyncpg.Connection) -> tuple[str, .
     return tuple(sorted(subject for subject in known | stored if known.get(subject) != stored.get(subject)))
 
 
-async def apply_functions(connection: asyncpg.Connection, changed: Sequence[str]) -> None:
+async def apply_functions(
+    connection: asyncpg.Connection, changed: Sequence[str], *, is_distributed: bool = False
+) -> None:
     """Replaces every function, and the types if their file changed, in one transaction."""
     async with connection.transaction():
         await connection.execute(_SQL["become_migrator"])
@@ -255,8 +265,13 @@ async def apply_functions(connection: asyncpg.Connection, changed: Sequence[str]
             await connection.execute(_SQL["drop_types"])
         for file in FUNCTION_FILES:
             if file.subject != _TYPES or _TYPES in changed:
-                await connection.execute(file.sql)
+                await connection.execute(_for_cluster(file.sql) if is_distributed else file.sql)
         await connection.execute(_SQL["forget_function_files"])
         await connection.executemany(
             _SQL["write_function_file"], [(file.subject, file.checksum) for file in FUNCTION_FILES]
         )
+
+
+def _for_cluster(sql: str) -> str:
+    # Citus finds the node of a statement from its values, which a generic plan does not have.
+    return sql.replace("'force_generic_plan'", "'force_custom_plan'")

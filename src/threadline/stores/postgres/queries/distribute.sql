@@ -9,16 +9,26 @@ END $$
 -- name: distribute_tenants
 SELECT create_distributed_table('threadline.tenants', 'tenant_id')
 
--- name: distribute_tables
-SELECT create_distributed_table(spread.tablename, 'tenant_id', colocate_with => 'threadline.tenants')
-FROM unnest(ARRAY[
-    'threadline.users', 'threadline.agents', 'threadline.threads', 'threadline.timelines', 'threadline.messages',
-    'threadline.saved_points', 'threadline.append_keys', 'threadline.context_snapshots', 'threadline.bindings',
-    'threadline.links', 'threadline.link_codes', 'threadline.inbox', 'threadline.outbox', 'threadline.turns',
-    'threadline.turn_chunks', 'threadline.tool_runs', 'threadline.summaries', 'threadline.message_search',
-    'threadline.search_backlog', 'threadline.api_tokens', 'threadline.permits', 'threadline.audit',
-    'threadline.credentials', 'threadline.usage_days', 'threadline.stored_values'
-]::regclass[]) AS spread (tablename)
+-- name: simplify_policies
+-- Citus refuses policies with a subquery. On one server it looks the owner up once for all rows.
+DROP POLICY of_owner ON threadline.messages;
+CREATE POLICY of_owner ON threadline.messages TO threadline_app
+USING (tenant_id = threadline.this_tenant() AND coalesce(owner_id = threadline.this_owner(), false))
+
+-- name: list_tables
+-- Each after the tables that its foreign keys name.
+WITH RECURSIVE depths (tableid, depth) AS (
+    SELECT c.oid, 0 FROM pg_class c
+    WHERE c.relnamespace = 'threadline'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition
+        AND c.relname NOT IN ('migrations', 'function_files', 'tenants')
+    UNION
+    SELECT k.conrelid, d.depth + 1 FROM depths d JOIN pg_constraint k ON k.confrelid = d.tableid AND k.contype = 'f'
+    WHERE k.conrelid <> k.confrelid
+)
+SELECT d.tableid::regclass::text AS tablename FROM depths d GROUP BY d.tableid ORDER BY max(d.depth), 1
+
+-- name: distribute_table
+SELECT create_distributed_table($1::text::regclass, 'tenant_id', colocate_with => 'threadline.tenants')
 
 -- name: distribute_function
 SELECT create_distributed_function($1::text::regprocedure, '_tenant', colocate_with => 'threadline.tenants')
