@@ -39,13 +39,13 @@ class Cluster:
         self._bin = binaries
         self._folder = Path(tempfile.mkdtemp(prefix="tl-citus-"))
         self.ports = [free_port() for _ in range(3)]
-        # PostgreSQL refuses to run as root.
         # The server's own connections must not look for certificates in the home of the user who runs the tests.
         self._as_user: dict[str, object] = {"env": {"PATH": os.environ.get("PATH", ""), "HOME": str(self._folder)}}
         if os.geteuid() == 0:
-            nobody = pwd.getpwnam("nobody")
-            os.chown(self._folder, nobody.pw_uid, nobody.pw_gid)
-            self._as_user |= {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+            # PostgreSQL refuses to run as root.
+            account = pwd.getpwnam("nobody")
+            os.chown(self._folder, account.pw_uid, account.pw_gid)
+            self._as_user |= {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
 
     def address(self, *, user: str = LOGIN, node: int = 0) -> str:
         return f"postgresql://{user}@127.0.0.1:{self.ports[node]}/threadline"
