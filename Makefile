@@ -81,6 +81,7 @@ COMPILE := $(MACHINE_CERTS) UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip 
 lock: env ## update requirements-*.lock from pyproject.toml; ARGS=--upgrade takes newer versions
 	$(COMPILE) --all-extras --group dev --output-file requirements-dev.lock $(ARGS)
 	$(COMPILE) --extra serve --group serve --constraint requirements-dev.lock --output-file requirements-serve.lock
+	$(COMPILE) tests/frameworks/packages.in --output-file tests/frameworks/packages.lock $(ARGS)
 
 clean: ## remove everything that make creates
 	rm -rf web/node_modules src/threadline/service/page
