@@ -15,7 +15,7 @@ from threadline.core.parts import plain_text
 from threadline.core.prompts import Prompt
 from threadline.library import UserView
 from threadline.ports import Store
-from threadline.settings import Settings
+from threadline.settings import Settings, TitleSettings
 from threadline.testing.clock import ManualClock
 
 
@@ -51,7 +51,8 @@ def scripted_agent() -> ScriptedAgent:
 
 @pytest.fixture
 def settings(tenant_id: str) -> Settings:
-    return Settings(tenant=tenant_id, user="alice", agent="scripted")
+    # Scripted models count their calls; tests of titles switch them on.
+    return Settings(tenant=tenant_id, user="alice", agent="scripted", titles=TitleSettings(by_model=False))
 
 
 @pytest.fixture

@@ -15,7 +15,8 @@ import msgspec
 from threadline.core import ids
 from threadline.core.channels import LinkState
 from threadline.core.messages import Role
-from threadline.core.turns import Surface, TurnStatus
+from threadline.core.turns import SummarySource, Surface, TurnStatus
+from threadline.core.usage import UsageKind
 
 Moment: TypeAlias = Annotated[dt.datetime, msgspec.Meta(tz=True)]
 StateKey: TypeAlias = Annotated[
@@ -242,14 +243,14 @@ class TurnsResponse(ApiStruct, frozen=True):
 
 
 class UsageEntry(ApiStruct, frozen=True, kw_only=True):
-    """What one group of turns used. Keys that the turns are not grouped by are left out, and `cost` if none of the
-    turns had a price."""
+    """What one group used. Keys that it is not grouped by are left out, and `cost` if nothing in it had a price."""
 
     day: dt.date | None = None
     user: str | None = None
     agent: str | None = None
     provider: str | None = None
     model: str | None = None
+    kind: UsageKind | None = None
     turns: int
     input_tokens: int
     output_tokens: int
@@ -273,12 +274,15 @@ class StopResponse(ApiStruct, frozen=True):
 
 
 class SummaryResponse(ApiStruct, frozen=True):
-    """The text that replaces the older messages in prompts. Empty if there was nothing to summarise."""
+    """The text that replaces the older messages in prompts. Empty if there is none. `source` is who wrote it: `model`,
+    `extract` (no model did) or `person` (edited)."""
 
     timeline_id: str | None = None
     seq: int | None = None
     text: str | None = None
     created_at: Moment | None = None
+    source: SummarySource | None = None
+    model: str | None = None
 
 
 class PruneResponse(ApiStruct, frozen=True):

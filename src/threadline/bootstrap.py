@@ -34,13 +34,12 @@ from threadline.core.values import ValueScope
 from threadline.core.windows import windows
 from threadline.library import UserView
 from threadline.observability.metrics import Metrics
-from threadline.ports import Admission, Agent, Clock, Guard, Processes, Store, Tracer
+from threadline.ports import Admission, Agent, Clock, Guard, Processes, Store, Summariser, Tracer
 from threadline.process_agents import open_directory
 from threadline.processes import LocalProcesses, local_processes
 from threadline.replies import Defer, UserServices
 from threadline.settings import Settings
 from threadline.stores.sqlite.store import SqliteStore
-from threadline.threads.compaction import Compaction
 from threadline.threads.contexts import Contexts
 from threadline.threads.transfer import Importer
 from threadline.threads.usage_reports import UsageReports
@@ -51,6 +50,7 @@ from threadline.turns.agent_directory import Directory
 from threadline.turns.approvals import Approvals
 from threadline.turns.budgets import open_budgets
 from threadline.turns.dispatch import Dispatcher
+from threadline.turns.follow_ups import FollowUps
 from threadline.turns.gauges import register_gauges
 from threadline.turns.leases import Leases, Timing
 from threadline.turns.meters import Meters
@@ -69,7 +69,8 @@ if TYPE_CHECKING:
 
 # How long `close` waits for running turns: long enough for a short reply, short enough for Ctrl-C.
 _GRACE_SECONDS = 5.0
-_COMPACTION_TOKENS = 24_000
+# How long `close` waits for summaries and titles then: a model often needs a second for a title.
+_FOLLOW_UP_SECONDS = 2.0
 
 
 class OpenOptions(TypedDict, total=False):
@@ -81,6 +82,7 @@ class OpenOptions(TypedDict, total=False):
     clock: Clock | None
     read_only: bool
     admission: Admission | None
+    summariser: Summariser | None
 
 
 class Threadline:
@@ -99,6 +101,7 @@ class Threadline:
         tracer: Tracer | None = None,
         admission: Admission | None = None,
         processes: Processes | None = None,
+        summariser: Summariser | None = None,
     ) -> None:
         self.store, self.settings, self.clock = store, settings, clock
         self.guard = _guard(settings)
@@ -120,17 +123,27 @@ class Threadline:
         self.turns = Turns(store, self.sealer, self.guard, deliveries, meters=meters, metrics=self.metrics)
         self.approvals = Approvals(store, self.turns, self.sealer, self.guard)
         shown = windows(settings.windows.reading, settings.windows.channels)
-        self.prompts = PromptReader(store, shown, settings.agent, self.metrics)
+        self.follow_ups = FollowUps(store, self.sealer, self.directory, meters, settings, summariser)
+        self.compaction = self.follow_ups.compaction
+        self.prompts = PromptReader(store, shown, settings.agent, self.metrics, self.follow_ups.make_room)
         leases = Leases(store, self.processes, timing or Timing(lease_seconds=settings.service.lease_seconds))
         handover = settings.service.handover_seconds
         abandoned = AbandonedTurns(store, self.turns, leases, Defer(), metrics=self.metrics, handover_seconds=handover)
         self.runner = Runner(
-            store, self.turns, self.streams, self.prompts, self.directory, settings.agent, leases, abandoned, meters
+            store,
+            self.turns,
+            self.streams,
+            self.prompts,
+            self.directory,
+            settings.agent,
+            leases,
+            abandoned,
+            meters,
+            self.follow_ups.follow_turn,
         )
         self.recovery = Recovery(store, abandoned, leases, self.runner, clock, replay_seconds=settings.replay_seconds)
         masker, share = self.sealer.masker, self.streams.loop_share
         self.dispatcher = Dispatcher(store, self.prompts, self.directory, meters, self.guard, masker, share)
-        self.compaction = Compaction(store, self.sealer, settings.windows.reading.tokens or _COMPACTION_TOKENS)
         register_gauges(self.metrics, store, self.runner, self.streams)
 
     @cached_property
@@ -225,6 +238,7 @@ class Threadline:
     async def close(self) -> None:
         """Waits a few seconds for running turns, then interrupts them; what they showed is stored."""
         await self.runner.close(_GRACE_SECONDS)
+        await self.follow_ups.close(_FOLLOW_UP_SECONDS)
         await self.directory.close()
         await self.mcp_servers.close()
         await self.store.close()
@@ -270,6 +284,7 @@ def open(
     clock: Clock | None = None,
     read_only: bool = False,
     admission: Admission | None = None,
+    summariser: Summariser | None = None,
 ) -> Opening:
     """Opens a database: a path or `:memory:` for SQLite, `postgresql://…` for PostgreSQL.
 
@@ -278,7 +293,7 @@ def open(
     prompt and returns or yields what to say. `tools` are offered to the agents of the settings and of the tenants,
     beside their own, if they do not run tools themselves. `read_only` reads a SQLite file that cannot be written: its
     folder, too, may be read-only. `admission` decides which turns may call a model, in the place of the settings'
-    budgets."""
+    budgets. `summariser` writes summaries of older messages, in the place of the agent's model."""
     if settings is None:
         settings = settings_.load(overrides={"database": None if database is None else str(database)})
     elif database is not None:
@@ -291,7 +306,15 @@ def open(
         store = await open_store(chosen, clock, read_only=read_only)
         processes = local_processes(chosen.database, chosen.process_folder)
         return Threadline(
-            store, chosen, ticking, agents=named, tools=tools, tracer=tracer, admission=admission, processes=processes
+            store,
+            chosen,
+            ticking,
+            agents=named,
+            tools=tools,
+            tracer=tracer,
+            admission=admission,
+            processes=processes,
+            summariser=summariser,
         )
 
     return Opening(opening)

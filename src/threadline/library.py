@@ -165,6 +165,12 @@ class ThreadHandle(GatewayThread):
     async def compact(self, *, budget: int | None = None) -> Summary | None:
         return await self._services.compaction.compact(self._services.scope, self.id, budget=budget)
 
+    async def summary(self) -> Summary | None:
+        return await self._services.compaction.summary(self._services.scope, self.id)
+
+    async def set_summary(self, text: str) -> Summary:
+        return await self._services.compaction.set_summary(self._services.scope, self.id, text)
+
     async def stop(self, turn_id: str | None = None) -> bool:
         await self._threads.read(self.id)
         active = await self._threads.active_turns(self.id)

@@ -66,6 +66,22 @@ class WindowSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     channels: Window = CHANNEL_WINDOW
 
 
+class CompactionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Summaries of older messages. `automatic` writes one when the window is nearly full. `seconds` is for one call of
+    the model."""
+
+    automatic: bool = True
+    seconds: Annotated[float, msgspec.Meta(gt=0)] = 60.0
+
+
+class TitleSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Titles of threads. `by_model` asks the agent's model after the first reply; otherwise the title is the first
+    words. `seconds` is for that call."""
+
+    by_model: bool = True
+    seconds: Annotated[float, msgspec.Meta(gt=0)] = 20.0
+
+
 class AgentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One agent of `[agents]`, keyed by its id. `tools` are `module:name` of Python functions, `mcp` names
     of servers in `[mcp]`."""
@@ -267,6 +283,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     masking: MaskingSettings = MaskingSettings()
     guard: GuardSettings = GuardSettings()
     windows: WindowSettings = WindowSettings()
+    compaction: CompactionSettings = CompactionSettings()
+    titles: TitleSettings = TitleSettings()
     agents: dict[str, AgentSettings] = {}
     mcp: dict[str, McpServer] = {}
     prices: dict[str, Price] = {}

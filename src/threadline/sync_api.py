@@ -191,6 +191,12 @@ class SyncThread(ThreadAttributes):
     def compact(self, *, budget: int | None = None) -> Summary | None:
         return self._loop.wait(self._thread.compact(budget=budget))
 
+    def summary(self) -> Summary | None:
+        return self._loop.wait(self._thread.summary())
+
+    def set_summary(self, text: str) -> Summary:
+        return self._loop.wait(self._thread.set_summary(text))
+
     def stop(self, turn_id: str | None = None) -> bool:
         return self._loop.wait(self._thread.stop(turn_id))
 

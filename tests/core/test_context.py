@@ -40,7 +40,7 @@ def asked(history: list[Message], text: str = "now") -> Message:
 
 
 def summary(seq: int) -> Summary:
-    return Summary(Point("t", seq), "they greeted", dt.datetime(2026, 1, 1, tzinfo=dt.UTC))
+    return Summary(Point("t", seq), "they greeted", dt.datetime(2026, 1, 1, tzinfo=dt.UTC), "model")
 
 
 @pytest.mark.req("S0-04")

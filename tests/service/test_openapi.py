@@ -108,6 +108,7 @@ async def set_the_scene(client: Client) -> dict[str, Any]:
         ("/api/v1/ai/saves/before the trip", {"stateKey": "lisbon", "at": 1}),
         ("/api/v1/agents", {"id": "concierge", "provider": "rehearsal"}),
         ("/api/v1/agents/rehearsal/context", {"context": "I walk a lot."}),
+        (f"{THREADS}/lisbon/compact", {"budget": 1}),
     ):
         answer = await client.http.request("PUT" if "saves" in path else "POST", path, json=body)
         assert answer.is_success, answer.text

@@ -130,8 +130,8 @@ async def test_an_administrator_sees_the_tenant_a_user_themselves_and_another_te
 @pytest.mark.parametrize(
     ("params", "fault"),
     [
-        ({"by": "thread"}, "`by` must be one of day, user, agent, model, got 'thread'"),
-        ({"by": "day,"}, "`by` must be one of day, user, agent, model, got ''"),
+        ({"by": "thread"}, "`by` must be one of day, user, agent, model, kind, got 'thread'"),
+        ({"by": "day,"}, "`by` must be one of day, user, agent, model, kind, got ''"),
         ({"since": "yesterday"}, "`since` must be"),
         ({"since": "2026-11-02", "until": "2026-11-01"}, "`since` must be 0–365 days before `until`"),
         ({"from": "2026-11-02"}, "`from` is not a known key"),

@@ -20,7 +20,7 @@ from threadline.core.prompts import PromptMessage
 from threadline.library import ThreadHandle, UserView
 from threadline.ports import Store
 from threadline.replies import Defer
-from threadline.settings import GuardSettings, Settings
+from threadline.settings import GuardSettings, Settings, TitleSettings
 from threadline.testing.agents import ScriptedModel, Step
 from threadline.testing.clock import ManualClock
 from threadline.turns.approvals import AnswerRequest
@@ -34,7 +34,14 @@ class Shop:
     def __init__(self, store: Store, tenant_id: str, clock: ManualClock) -> None:
         self.paid: list[int] = []
         self.model = ScriptedModel()
-        settings = Settings(tenant=tenant_id, user="alice", agent="shop", guard=GuardSettings(patterns=("forbidden",)))
+        settings = Settings(
+            tenant=tenant_id,
+            user="alice",
+            agent="shop",
+            guard=GuardSettings(patterns=("forbidden",)),
+            # The script has no line for a title.
+            titles=TitleSettings(by_model=False),
+        )
         self.threadline = Threadline(store, settings, clock, agents={"shop": LoopAgent(self, [self._tool()])})
 
     def _tool(self) -> Tool:

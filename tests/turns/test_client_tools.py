@@ -21,7 +21,7 @@ from threadline.core.parts import ToolPart
 from threadline.core.prompts import PromptMessage
 from threadline.library import ThreadHandle, UserView
 from threadline.ports import Store
-from threadline.settings import GuardSettings, Settings
+from threadline.settings import GuardSettings, Settings, TitleSettings
 from threadline.testing.agents import ScriptedModel, Step
 from threadline.testing.clock import ManualClock
 
@@ -50,7 +50,14 @@ class Guide:
     def __init__(self, store: Store, tenant_id: str, clock: ManualClock) -> None:
         self.model = ScriptedModel()
         agent = LoopAgent(self, [add, pay, Tool.on_client("locate", "Where the user is.")])
-        settings = Settings(tenant=tenant_id, user="alice", agent="guide", guard=GuardSettings(patterns=("forbidden",)))
+        settings = Settings(
+            tenant=tenant_id,
+            user="alice",
+            agent="guide",
+            guard=GuardSettings(patterns=("forbidden",)),
+            # The script has no line for a title.
+            titles=TitleSettings(by_model=False),
+        )
         self.threadline = Threadline(store, settings, clock, agents={"guide": agent})
 
     async def round(

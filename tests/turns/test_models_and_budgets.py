@@ -153,7 +153,7 @@ async def test_usage_is_listed_by_day_user_agent_and_model(opening: Open, clock:
     assert await admin.usage(until=clock.now().date() - dt.timedelta(1), since=dt.date(2025, 12, 1)) == []
     with pytest.raises(RoleRefused):
         await threadline.as_user("alice").usage(user="bob")
-    with pytest.raises(InvalidInput, match="`by` must be one of day, user, agent, model, got 'thread'"):
+    with pytest.raises(InvalidInput, match="`by` must be one of day, user, agent, model, kind, got 'thread'"):
         await admin.usage(by=["thread"])  # type: ignore[list-item]
     with pytest.raises(InvalidInput, match="0–365 days before"):
         await admin.usage(since=dt.date(2020, 1, 1))

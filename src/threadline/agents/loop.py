@@ -95,6 +95,13 @@ class LoopAgent:
                     break
         yield reply.end
 
+    async def write(self, prompt: Prompt) -> AsyncGenerator[Event, None]:
+        """See `WritingAgent`."""
+        stream = self._model.round(prompt.messages, (), RoundSettings(model=prompt.model))
+        async with aclosing(stream):
+            async for event in stream:
+                yield event
+
     async def _offered(self, services: AgentServices) -> tuple[dict[str, Tool], list[str]]:
         """The agent's own tools, those of its sources, and those that the request declared: of two with one name, the
         first. Where the caller cannot run tools, none of those that it would have to run. Then warnings."""

@@ -254,11 +254,11 @@ def _add_mcp_servers(add: AddCommand) -> None:
 def _add_usage(add: AddCommand) -> None:
     usage = add(
         "usage",
-        "list the tokens and costs of the tenant's turns",
+        "list the tokens and costs of the tenant",
         "usage:list_usage",
         examples=("", "--by user,model --since 2026-11-01", "--by day --of-user ada --json"),
     )
-    groups = "group by day, user, agent or model, separated by commas (default: day,agent,model)"
+    groups = "group by day, user, agent, model or kind (turn, summary, title), by commas (default: day,agent,model)"
     usage.add_argument("--by", default="day,agent,model", metavar="GROUPS", help=groups)
     usage.add_argument("--since", metavar="DAY", help="from this day on, UTC (default: the first of the month)")
     usage.add_argument("--until", metavar="DAY", help="up to this day (default: today)")

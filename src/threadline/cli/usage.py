@@ -1,4 +1,4 @@
-"""`threadline usage`: what turns used, by day, user, agent and model."""
+"""`threadline usage`: what was used, by day, user, agent, model and kind."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import cast
 from threadline.cli.connection import admin_scope, open_threadline
 from threadline.cli.output import print_json, print_table
 from threadline.core.errors import InvalidInput
-from threadline.core.usage import UsageFilter, UsageGroup, UsageRow
+from threadline.core.usage import USAGE_GROUPS, UsageFilter, UsageGroup, UsageRow
 
 
 async def list_usage(args: argparse.Namespace) -> None:
@@ -30,7 +30,7 @@ async def list_usage(args: argparse.Namespace) -> None:
     if args.json:
         print_json({"usage": [_describe(row) for row in found], "currency": currency})
         return
-    names = [name for name in ("day", "user", "agent", "model") if name in groups]
+    names = [name for name in USAGE_GROUPS if name in groups]
     columns = (*names, "turns", "input", "cached", "output", "cost")
     print_table(columns, [_cells(row, names, currency) for row in found], empty="Nothing was used in these days.")
 
@@ -43,7 +43,14 @@ def _day(option: str, text: str | None) -> dt.date | None:
 
 
 def _describe(row: UsageRow) -> dict[str, object]:
-    keys = {"day": row.day, "user": row.user_id, "agent": row.agent_id, "provider": row.provider, "model": row.model}
+    keys = {
+        "day": row.day,
+        "user": row.user_id,
+        "agent": row.agent_id,
+        "provider": row.provider,
+        "model": row.model,
+        "kind": row.kind,
+    }
     return {
         **{name: value for name, value in keys.items() if value is not None},
         "turns": row.turns,
@@ -61,6 +68,7 @@ def _cells(row: UsageRow, names: Sequence[str], currency: str) -> tuple[str, ...
         "day": str(row.day),
         "user": row.user_id or "",
         "agent": row.agent_id or "",
+        "kind": row.kind or "",
         "model": f"{row.provider}/{model}" if row.provider else model,
     }
     counts = (row.turns, row.input_tokens, row.cached_tokens, row.output_tokens)

@@ -13,7 +13,16 @@ from threadline import api_types as api
 from threadline.client.replies import CHAT, Prepare, RemoteReply, Request, answer_body
 from threadline.client.stored_values import RemoteValues, change_bodies
 from threadline.client.transport import Transport
-from threadline.client.values import MaybeThread, read, to_message, to_saved_point, to_thread, to_timeline, to_turn
+from threadline.client.values import (
+    MaybeThread,
+    read,
+    to_message,
+    to_saved_point,
+    to_summary,
+    to_thread,
+    to_timeline,
+    to_turn,
+)
 from threadline.core import parts as parts_
 from threadline.core.approvals import Answer, Pending, list_pending
 from threadline.core.arguments import (
@@ -22,6 +31,7 @@ from threadline.core.arguments import (
     as_question,
     check_int,
     check_point,
+    check_str,
     new_messages,
     new_thread,
     thread_changes,
@@ -36,7 +46,6 @@ from threadline.core.threads import (
     Appended,
     ExpectedHead,
     NewThread,
-    Point,
     SavedPoint,
     Thread,
     ThreadChanges,
@@ -203,10 +212,16 @@ class RemoteThread(GatewayThread):
 
     async def compact(self, *, budget: int | None = None) -> Summary | None:
         answer = await self._transport.call("POST", f"{self._path}/compact", _present({"budget": budget}))
-        made = read(answer, api.SummaryResponse)
-        if made.timeline_id is None or made.seq is None or made.text is None or made.created_at is None:
-            return None
-        return Summary(Point(made.timeline_id, made.seq), made.text, made.created_at)
+        return to_summary(read(answer, api.SummaryResponse))
+
+    async def summary(self) -> Summary | None:
+        return to_summary(read(await self._transport.call("GET", f"{self._path}/summary"), api.SummaryResponse))
+
+    async def set_summary(self, text: str) -> Summary:
+        body = {"text": check_str("text", text)}
+        stored = to_summary(read(await self._transport.call("PUT", f"{self._path}/summary", body), api.SummaryResponse))
+        assert stored is not None
+        return stored
 
     async def stop(self, turn_id: str | None = None) -> bool:
         answer = await self._transport.call("POST", f"{CHAT}/{self.id}/stop", _present({"turnId": turn_id}))

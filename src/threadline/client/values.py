@@ -12,7 +12,7 @@ from threadline.core.channels import ContextSnapshot
 from threadline.core.errors import ServiceUnavailable
 from threadline.core.messages import Message, to_us
 from threadline.core.threads import Hit, Point, SavedPoint, Thread, Timeline
-from threadline.core.turns import TurnInfo
+from threadline.core.turns import Summary, TurnInfo
 from threadline.core.usage import UsageRow
 
 T = TypeVar("T")
@@ -54,6 +54,13 @@ def to_turn(info: api.TurnInfo) -> TurnInfo:
 
 def to_usage(entry: api.UsageEntry) -> UsageRow:
     return UsageRow(user_id=entry.user, agent_id=entry.agent, **{name: getattr(entry, name) for name in _USAGE_FIELDS})
+
+
+def to_summary(found: api.SummaryResponse) -> Summary | None:
+    if found.timeline_id is None or found.seq is None or found.text is None or found.created_at is None:
+        return None
+    point = Point(found.timeline_id, found.seq)
+    return Summary(point, found.text, found.created_at, found.source or "extract", found.model)
 
 
 def to_message(stored: api.StoredMessage) -> Message:

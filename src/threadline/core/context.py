@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
+from threadline.core.checks import LARGEST_INTEGER
 from threadline.core.messages import Message
 from threadline.core.parts import plain_text
 from threadline.core.prompts import Prompt, PromptMessage, say
@@ -20,6 +21,9 @@ from threadline.core.windows import PastTurn, Window, newest_turns, past_turns
 
 SNAPSHOT_HEAD = "Persisted user context:\n"
 SUMMARY_HEAD = "Summary of the conversation so far:\n"
+EXTRACT_HEAD = "Extract of the conversation so far, which is not complete:\n"
+_NEARLY_FULL = 0.8
+"""The part of the window that a prompt may take before older messages are summarised."""
 
 
 def assemble(
@@ -46,11 +50,13 @@ def assemble(
     uncovered = [turn for turn in turns if turn.last_seq > covered]
     shown = newest_turns(uncovered, window, budget, count, first_seq=covered + 1)
     past = repair(message for turn in shown for message in turn.shown)
+    shown_tokens = total_tokens(past, count)
     return Prompt(
         messages=(*preamble, *past, asked),
         turns_shown=len(shown),
         messages_left_out=_past_messages(turns, stored) - len(past),
-        tokens=fixed + total_tokens(past, count),
+        tokens=fixed + shown_tokens,
+        history_tokens=shown_tokens,
         first_seq=shown[0].first_seq if shown else None,
     )
 
@@ -59,9 +65,14 @@ def _preamble(snapshot: str | None, system_prompt: str | None, summary: Summary 
     texts = (
         None if snapshot is None else SNAPSHOT_HEAD + snapshot,
         system_prompt,
-        None if summary is None else SUMMARY_HEAD + summary.text,
+        None if summary is None else summary_text(summary),
     )
     return tuple(say("system", text) for text in texts if text is not None and text.strip())
+
+
+def summary_text(summary: Summary) -> str:
+    """What an agent is shown of a summary."""
+    return (EXTRACT_HEAD if summary.source == "extract" else SUMMARY_HEAD) + summary.text
 
 
 def _past_messages(turns: Sequence[PastTurn], request: Message | None) -> int:
@@ -83,18 +94,51 @@ def describe_prompt(prompt: Prompt) -> dict[str, Any]:
     }
 
 
-def plan_compaction(messages: Sequence[Message], budget: int, *, count: CountTokens = estimate) -> int | None:
-    """The last seq that a summary should cover, if these messages exceed the budget of tokens; None if they fit, or if
-    there is only one turn. The rest takes half the budget, so that the next compaction is far off."""
-    turns = past_turns(messages)
-    costs = [total_tokens(turn.shown, count) for turn in turns]
-    if sum(costs) <= budget:
+class Overflow(NamedTuple):
+    """What compaction has to achieve: the messages without a summary exceed `budget` tokens, or a number of `turns`.
+    `left_out` is the last message that the window no longer shows and no summary covers; -1 if there is none."""
+
+    budget: int
+    turns: int | None = None
+    left_out: int = -1
+
+
+def find_overflow(prompt: Prompt, window: Window, summary: Summary | None) -> Overflow | None:
+    """Whether older messages should be summarised, after a prompt was assembled from them. A window of tokens is nearly
+    full at four fifths. One of turns is always full: half as many turns again may go without a summary."""
+    if prompt.first_seq is None:
         return None
-    cut, spent = len(turns) - 1, costs[-1]
-    while spent + costs[cut - 1] <= budget // 2:
+    covered = -1 if summary is None else summary.point.seq
+    unseen = prompt.first_seq - covered - 1
+    left_out = prompt.first_seq - 1 if unseen > 0 else -1
+    if window.tokens is not None:
+        room = window.tokens - (prompt.tokens - prompt.history_tokens)
+        budget = room * 2 // 3
+        is_nearly_full = prompt.tokens > window.tokens * _NEARLY_FULL and prompt.history_tokens > budget
+        if budget > 0 and (is_nearly_full or (unseen > 0 and window.turns is None)):
+            return Overflow(budget, left_out=left_out)
+    # A turn has two messages: its request and its reply.
+    if window.turns is not None and unseen >= max(window.turns, 2):
+        return Overflow(LARGEST_INTEGER, turns=window.turns + 1, left_out=left_out)
+    return None
+
+
+def plan_compaction(
+    messages: Sequence[Message], budget: int, *, turns: int | None = None, count: CountTokens = estimate
+) -> int | None:
+    """The last seq that a summary should cover, if these messages exceed the budget of tokens or a number of turns;
+    None if they fit, or if there is only one turn. The rest takes half the budget, so that the next compaction is far
+    off, and at most so many turns."""
+    found = past_turns(messages)
+    costs = [total_tokens(turn.shown, count) for turn in found]
+    most = len(found) if turns is None else turns
+    if sum(costs) <= budget and len(found) <= most:
+        return None
+    cut, spent = len(found) - 1, costs[-1]
+    while cut > 0 and len(found) - cut < most and spent + costs[cut - 1] <= budget // 2:
         cut, spent = cut - 1, spent + costs[cut - 1]
     # A queued message can come before the reply to the one ahead of it: such turns are covered together or not at all.
-    reach = list(accumulate((turn.last_seq for turn in turns), max))
-    while cut > 0 and reach[cut - 1] > turns[cut].first_seq:
+    reach = list(accumulate((turn.last_seq for turn in found), max))
+    while cut > 0 and reach[cut - 1] > found[cut].first_seq:
         cut -= 1
     return reach[cut - 1] if cut > 0 else None

@@ -27,9 +27,9 @@ class Prompt(msgspec.Struct, frozen=True):
     """Snapshot, system prompt and summary first (role system), then the window, then the request.
 
     `turns_shown` counts the turns of the window, `messages_left_out` the messages of the history before the request
-    that are not in it, `tokens` is an estimate of the whole. `first_seq` is where the window begins in the history.
-    `body` is the request of a dispatch without a thread, as its caller sent it after the system messages: agents behind
-    HTTP get it unchanged, with the fields that parts cannot express."""
+    that are not in it, `tokens` is an estimate of the whole and `history_tokens` of the window. `first_seq` is where
+    the window begins in the history. `body` is the request of a dispatch without a thread, as its caller sent it after
+    the system messages: agents behind HTTP get it unchanged, with the fields that parts cannot express."""
 
     messages: tuple[PromptMessage, ...]
     model: str | None = None
@@ -39,6 +39,7 @@ class Prompt(msgspec.Struct, frozen=True):
     turns_shown: int = 0
     messages_left_out: int = 0
     tokens: int = 0
+    history_tokens: int = 0
     first_seq: int | None = None
     body: dict[str, Any] | None = None
 

@@ -191,9 +191,29 @@ class Chunk(msgspec.Struct, frozen=True):
     json: bytes
 
 
+SummarySource: TypeAlias = Literal["model", "extract", "person"]
+"""Who wrote a summary: a model, a person who edited it, or no one: an extract lists beginnings of messages."""
+SUMMARY_CHANGED = "the thread or its summary has changed since it was read: read it again"
+
+
+class SummaryLabel(NamedTuple):
+    source: SummarySource = "extract"
+    model: str | None = None
+
+
 class Summary(PlainValue, frozen=True):
-    """A text that replaces the history up to and including `point` in prompts. The messages stay stored."""
+    """A text that replaces the history up to and including `point` in prompts. The messages stay stored. `model` is the
+    one that wrote it, if its name is known."""
 
     point: Point
     text: str
     created_at: dt.datetime
+    source: SummarySource = "extract"
+    model: str | None = None
+
+    @property
+    def label(self) -> str:
+        """Who wrote it, for people."""
+        if self.source == "extract":
+            return "extract, not summarised by a model"
+        return "edited by a person" if self.source == "person" else f"summarised by {self.model or 'the agent'}"

@@ -1,6 +1,7 @@
 """Usage: what turns used, what it costs, and how much of it a budget allows.
 
-Tokens are counted per day (UTC), user, agent, provider and model, when a turn ends. Costs are integers, in billionths
+Tokens are counted per day (UTC), user, agent, provider, model and kind, when a turn ends or a model has written a
+summary or a title. Costs are integers, in billionths
 of the operator's currency, so that sums are exact; they are computed with the prices of the moment.
 """
 
@@ -15,8 +16,10 @@ import msgspec
 from threadline.core.events import Usage
 from threadline.core.plain_values import PlainValue
 
-UsageGroup: TypeAlias = Literal["day", "user", "agent", "model"]
-USAGE_GROUPS: tuple[UsageGroup, ...] = ("day", "user", "agent", "model")
+UsageGroup: TypeAlias = Literal["day", "user", "agent", "model", "kind"]
+USAGE_GROUPS: tuple[UsageGroup, ...] = ("day", "user", "agent", "model", "kind")
+UsageKind: TypeAlias = Literal["turn", "summary", "title"]
+"""What tokens were used for."""
 MAX_TOKENS = 400_000_000
 """Of one turn, in each count. More is a fault of the agent and is cut off, so that stores can hold every sum."""
 NANOS = 1_000_000_000
@@ -61,6 +64,11 @@ class Charge(msgspec.Struct, frozen=True):
     model: str | None = None
     usage: Usage = Usage()
     cost_nanos: int | None = None
+    kind: UsageKind = "turn"
+
+    @property
+    def turns(self) -> int:
+        return int(self.kind == "turn")
 
     def stored_usage(self) -> dict[str, Any]:
         """What the turn's row holds."""
@@ -69,7 +77,7 @@ class Charge(msgspec.Struct, frozen=True):
 
 
 class UsageRow(PlainValue, frozen=True, kw_only=True):
-    """What was used by one group of turns. Fields that the turns were not grouped by are None. `cost` is None if none
+    """What was used by one group. Fields that it was not grouped by are None. `cost` is None if none
     of the turns had a price; turns without a price add nothing to it."""
 
     day: dt.date | None = None
@@ -77,6 +85,7 @@ class UsageRow(PlainValue, frozen=True, kw_only=True):
     agent_id: str | None = None
     provider: str | None = None
     model: str | None = None
+    kind: UsageKind | None = None
     turns: int = 0
     input_tokens: int = 0
     output_tokens: int = 0

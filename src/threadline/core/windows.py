@@ -22,6 +22,7 @@ from threadline.core.tokens import CountTokens, total_tokens
 from threadline.core.turns import CHANNELS, SURFACES, Surface, root_turn_id
 
 REFUSED_TEXT = "[This message was refused and is not shown.]"
+_REFUSED = b"denied_sentinel"
 
 
 class Window(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -89,6 +90,18 @@ def _says_something(message: PromptMessage) -> bool:
     return any(
         bool(part.text.strip()) if isinstance(part, TextPart) else isinstance(part, FilePart) for part in message.parts
     )
+
+
+def refused_turns(history: Sequence[Message]) -> set[str]:
+    """Turns whose request a guard refused: agents are not shown its text."""
+    return {
+        message.turn_id
+        for message in history
+        if message.turn_id is not None
+        and message.metadata_json is not None
+        and _REFUSED in message.metadata_json
+        and message.metadata.get("status") == "denied_sentinel"
+    }
 
 
 def past_turns(

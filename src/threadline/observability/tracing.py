@@ -7,10 +7,10 @@ agent. Message text is left out unless the settings include it.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -18,7 +18,7 @@ from threadline.core import events
 from threadline.core.events import Event
 from threadline.core.parts import plain_text
 from threadline.core.prompts import Prompt
-from threadline.ports import Agent, AgentServices, Span, Tracer
+from threadline.ports import Agent, AgentServices, Span, Tracer, WritingAgent
 
 current_request_span: ContextVar[Span | None] = ContextVar("current_request_span", default=None)
 """The span of the current request: the parent of the turns it starts."""
@@ -36,6 +36,12 @@ class TracedAgent:
         self._tracer = tracer
         self._provider = provider
         self._content = content
+
+    @property
+    def write(self) -> Callable[[Prompt], AsyncIterator[Event]]:
+        """Only if the agent can write (see `WritingAgent`): otherwise this, too, is an attribute that is missing."""
+        # A cast, because an agent without `write` must raise AttributeError here.
+        return cast("WritingAgent", self._agent).write
 
     async def close(self) -> None:
         if (close := getattr(self._agent, "close", None)) is not None:

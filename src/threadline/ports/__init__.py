@@ -7,7 +7,7 @@ quotes these contracts; a class that passes it is a store.
 
 from threadline.core.sealing import Masker
 from threadline.ports.admission import Admission, Spending, SpendingRefusal
-from threadline.ports.agents import Agent, AgentServices, Approver, Guard, ToolJournal, Verdict
+from threadline.ports.agents import Agent, AgentServices, Approver, Guard, ToolJournal, Verdict, WritingAgent
 from threadline.ports.gateway import Gateway, GatewayContexts, GatewayReply, GatewayThread
 from threadline.ports.gateway_values import GatewayValues
 from threadline.ports.platforms import Answered, Channel, EditableChannel, Http, PolledChannel, SearchableChannel
@@ -22,6 +22,7 @@ from threadline.ports.store import (
     TransactionBody,
     Watch,
 )
+from threadline.ports.summaries import Summariser, SummaryTask, WrittenSummary
 
 __all__ = [
     "Admission",
@@ -53,10 +54,14 @@ __all__ = [
     "SpendingRefusal",
     "Store",
     "StoreSession",
+    "Summariser",
+    "SummaryTask",
     "ToolJournal",
     "Tracer",
     "Transaction",
     "TransactionBody",
     "Verdict",
     "Watch",
+    "WritingAgent",
+    "WrittenSummary",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from threadline.core.client_tools import ClientTool
 from threadline.core.events import Event, ToolCall
@@ -52,6 +52,16 @@ class Agent(Protocol):
     def run(self, prompt: Prompt, services: AgentServices) -> AsyncIterator[Event]:
         """The reply to the prompt, as events. Closing the iterator or cancelling the task that reads it stops the
         work. An agent that fails raises AgentFailed, whose text may be shown to the user."""
+        ...
+
+
+@runtime_checkable
+class WritingAgent(Protocol):
+    """An agent whose model can write a text on its own. Optional: without it, summaries are extracts and titles are the
+    first words."""
+
+    def write(self, prompt: Prompt) -> AsyncIterator[Event]:
+        """The model's answer to a prompt, without tools, as events with its usage. AgentFailed."""
         ...
 
 

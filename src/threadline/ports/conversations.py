@@ -47,6 +47,11 @@ class ThreadOperations(Protocol):
         """Changes only the given fields; never a message. The time of the last activity stays the same. NotFound."""
         ...
 
+    async def suggest_title(self, thread_id: str, title: CleanText) -> bool:
+        """Sets the title, unless a person chose the present one. The time of the last activity stays the same. False if
+        it was not set, also if there is no such thread."""
+        ...
+
     async def delete_thread(self, thread_id: str) -> bool:
         """Hides the thread from every read; its state key can be used again. False if there is no such thread."""
         ...

@@ -263,8 +263,19 @@ class GatewayThread(ThreadAttributes, Protocol):
         ...
 
     async def compact(self, *, budget: int | None = None) -> Summary | None:
-        """Summarises all but the newest turns for the agent if they are more than `budget` tokens (default: the
-        window's). None if they are not. Deletes nothing."""
+        """Summarises all but the newest turns for the agent if those without a summary are more than `budget` tokens
+        (default: a quarter of the window). None if they are not. The agent's model writes the summary; without one it
+        is an extract, and `Summary.source` says so. Deletes nothing. Conflict while another process summarises it."""
+        ...
+
+    async def summary(self) -> Summary | None:
+        """The summary that the agent is shown in the place of older messages; None if there is none. A summary of
+        messages that are no longer in the present history is not shown."""
+        ...
+
+    async def set_summary(self, text: str) -> Summary:
+        """Replaces the text of the present summary; from then on it counts as a person's. Conflict if there is none:
+        `compact` makes one. InvalidText if blank, LimitExceeded if it is too long."""
         ...
 
     async def stop(self, turn_id: str | None = None) -> bool:

@@ -9,9 +9,11 @@ import datetime as dt
 from collections.abc import Sequence
 from typing import Protocol
 
+import msgspec
+
 from threadline.core.sealing import CleanJson, CleanText, Sealed
 from threadline.core.turn_commits import Accepted, AcceptRefusal, FinishRefusal, ReplyDelivery, TurnAcceptance
-from threadline.core.turns import Chunk, Summary, Surface, ToolRun, Turn, TurnEnd
+from threadline.core.turns import Chunk, Summary, SummarySource, Surface, ToolRun, Turn, TurnEnd
 
 
 class TurnOperations(Protocol):
@@ -141,11 +143,31 @@ class TurnOperations(Protocol):
         """In the order in which they were started."""
         ...
 
-    async def put_summary(self, thread_id: str, seq: int, text: CleanText) -> Summary:
+    async def put_summary(
+        self,
+        thread_id: str,
+        seq: int,
+        text: CleanText,
+        *,
+        source: SummarySource = "extract",
+        model: str | None = None,
+        timeline_id: str | None = None,
+        earlier: Summary | msgspec.UnsetType | None = msgspec.UNSET,
+    ) -> Summary:
         """Stores a summary of the history up to and including `seq`; a later one for the same point replaces it.
-        NotFound; InvalidInput if there is no such seq."""
+        NotFound; InvalidInput if there is no such seq. Conflict, and nothing is stored, if the present history has its
+        message `seq` from another timeline than `timeline_id`, or if its present summary is not `earlier` (None: it
+        has none)."""
         ...
 
     async def summary(self, thread_id: str) -> Summary | None:
         """The summary that covers most of the present history; those of other branches do not count."""
+        ...
+
+    async def claim_compaction(self, thread_id: str, *, seconds: float) -> bool:
+        """Lets the caller alone summarise the thread for so long. False if another caller may. NotFound."""
+        ...
+
+    async def release_compaction(self, thread_id: str) -> None:
+        """Ends the present claim. NotFound."""
         ...

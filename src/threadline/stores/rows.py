@@ -178,8 +178,10 @@ saved_point = RowReader(
     times=("created_at",),
 )
 summary = RowReader(
-    lambda timeline_id, seq, text, created_at: Summary(Point(timeline_id, seq), text, created_at),
-    ("timeline_id", "seq", "text", "created_at"),
+    lambda timeline_id, seq, text, created_at, source, model: Summary(
+        Point(timeline_id, seq), text, created_at, source, model
+    ),
+    ("timeline_id", "seq", "text", "created_at", "source", "model"),
     times=("created_at",),
 )
 binding = RowReader(Binding, Binding.__struct_fields__, times=("created_at", "updated_at"), objects=("metadata",))
@@ -212,7 +214,7 @@ turn = RowReader(
 
 def _usage_row(day: int | None, *rest: Any) -> UsageRow:
     *fields, cost_nanos = rest
-    user_id, agent_id, provider, model, *counts = fields
+    user_id, agent_id, provider, model, kind, *counts = fields
     turns, input_tokens, output_tokens, cached_tokens, reasoning_tokens = counts
     return UsageRow(
         day=None if day is None else day_of(day),
@@ -221,6 +223,7 @@ def _usage_row(day: int | None, *rest: Any) -> UsageRow:
         # What is not known is stored as ''.
         provider=provider or None,
         model=model or None,
+        kind=kind,
         turns=turns,
         input_tokens=input_tokens,
         output_tokens=output_tokens,

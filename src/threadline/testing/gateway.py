@@ -363,17 +363,6 @@ async def test_a_turn_and_its_reply_are_found_again_by_the_turns_id(gateway: Gat
         await gateway.turn("no-such-turn")
 
 
-async def test_long_threads_are_compacted_and_short_ones_are_not(gateway: Gateway) -> None:
-    thread = await gateway.create_thread()
-    assert await thread.compact() is None
-    for number in range(6):
-        await thread.append(f"Question {number} " + "word " * 50, assistant("Answer " * 50))
-    summary = await thread.compact(budget=100)
-    assert summary is not None
-    assert "Question 0" in summary.text
-    assert thread.message_count == 12
-
-
 @pytest.mark.parametrize(
     "call",
     [

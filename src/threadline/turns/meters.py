@@ -19,7 +19,7 @@ from threadline.core.events import Event, Usage
 from threadline.core.messages import NewMessage
 from threadline.core.threads import Scope, Thread
 from threadline.core.turns import Surface
-from threadline.core.usage import NO_BUDGET, Charge, Price, bound_usage, find_price
+from threadline.core.usage import NO_BUDGET, Charge, Price, UsageKind, bound_usage, find_price
 from threadline.ports import Admission, Spending, SpendingRefusal, Store
 
 log = logging.getLogger("threadline.turns")
@@ -146,13 +146,15 @@ class Meters:
         model: str | None,
         surface: Surface,
         turn_id: str | None = None,
+        *,
+        kind: UsageKind = "turn",
     ) -> Meter:
         """For an agent that is about to be called. AgentFailed for a model it does not offer, and without a budget."""
         try:
             check_model(row, model)
         except InvalidInput as exc:
             raise AgentFailed(str(exc)) from exc
-        spending = self._spending(scope, surface, agent_id, row, model, turn_id)
+        spending = self._spending(scope, surface, agent_id, row, model, turn_id, kind=kind)
         if self._admission is not None and (refusal := await self._admission.check(spending)) is not None:
             raise _ended(refusal)
         return Meter(spending, find_price(self._prices, spending.charge.provider, model), self._admission)
@@ -165,8 +167,10 @@ class Meters:
         row: AgentRow | None,
         model: str | None,
         turn_id: str | None = None,
+        *,
+        kind: UsageKind = "turn",
     ) -> Spending:
-        charge = Charge(agent_id, None if row is None else row.provider, model)
+        charge = Charge(agent_id, None if row is None else row.provider, model, kind=kind)
         return Spending(
             tenant_id=scope.tenant_id, user_id=scope.user_id, surface=surface, charge=charge, turn_id=turn_id
         )

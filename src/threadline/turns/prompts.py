@@ -7,19 +7,19 @@ the length of the thread. A snapshot that cannot be read is left out, logged and
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import msgspec
 
 from threadline.core.channels import Agent as AgentRow
-from threadline.core.context import assemble, describe_prompt
+from threadline.core.context import Overflow, assemble, describe_prompt, find_overflow
 from threadline.core.errors import AgentFailed, NotFound, StoreFailed
 from threadline.core.messages import Message
 from threadline.core.prompts import Prompt, PromptMessage
 from threadline.core.threads import Scope, Thread
 from threadline.core.turns import CHANNELS, Summary, Surface, Turn, root_turn_id
-from threadline.core.windows import Window
+from threadline.core.windows import Window, refused_turns
 from threadline.observability.metrics import Metrics
 from threadline.ports import Store, Transaction
 from threadline.turns.acceptance import find_present_request
@@ -27,8 +27,8 @@ from threadline.turns.meters import choose_model
 
 log = logging.getLogger("threadline.prompts")
 
+MakeRoom: TypeAlias = Callable[[Scope, Turn, Overflow], None]
 _FIRST_READ = 48
-_REFUSED = b"denied_sentinel"
 _GROWTH = 4
 
 
@@ -39,10 +39,13 @@ class PromptReader:
         windows: Mapping[Surface, Window],
         default_agent: str,
         metrics: Metrics,
+        make_room: MakeRoom | None = None,
     ) -> None:
+        """`make_room` is called when older messages should be summarised. It must not wait."""
         self._store = store
         self._windows = windows
         self._default_agent = default_agent
+        self._make_room = make_room
         self._history_not_read = metrics.counter(
             "threadline_history_read_failures_total", "Histories that could not be read on channels; the turn went on."
         )
@@ -114,9 +117,10 @@ class PromptReader:
                 refused=refused_turns(history),
             )
             oldest = history[0].seq if history else 0
-            if oldest == 0 or (prompt.first_seq is not None and prompt.first_seq > oldest):
-                return prompt
-            if prompt.first_seq is None and prompt.turns_shown == 0:
+            is_enough = oldest == 0 or (prompt.first_seq is not None and prompt.first_seq > oldest)
+            if is_enough or (prompt.first_seq is None and prompt.turns_shown == 0):
+                if self._make_room is not None and (overflow := find_overflow(prompt, window, summary)) is not None:
+                    self._make_room(tx.scope, turn, overflow)
                 return prompt
             turns *= _GROWTH
             history = await self._history(tx, turn, turns)
@@ -148,18 +152,6 @@ def _request_among(history: Sequence[Message], turn: Turn) -> Message | None:
     """The request of the turn, if it is among the newest messages: see `find_present_request`."""
     found = (message for message in reversed(history) if message.seq == turn.request_seq and message.turn_id == turn.id)
     return next(found, None)
-
-
-def refused_turns(history: Sequence[Message]) -> set[str]:
-    """Turns whose request a guard refused: agents are not shown its text."""
-    return {
-        message.turn_id
-        for message in history
-        if message.turn_id is not None
-        and message.metadata_json is not None
-        and _REFUSED in message.metadata_json
-        and message.metadata.get("status") == "denied_sentinel"
-    }
 
 
 async def _question_before(tx: Transaction, reply: Message) -> Message:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Callable
 from typing import Any, Literal, Protocol, TypeAlias
 
 from threadline.core import events
@@ -87,7 +88,9 @@ class Runner:
         leases: Leases,
         recovery: TurnRecovery,
         meters: Meters,
+        on_end: Callable[[Scope, Turn], None] | None = None,
     ) -> None:
+        """`on_end` is called after a turn's end is stored. It must not wait."""
         self._store = store
         self._turns = turns
         self._streams = streams
@@ -96,6 +99,7 @@ class Runner:
         self._default_agent = default_agent
         self._recovery = recovery
         self._meters = meters
+        self._on_end = on_end
         self._timing = leases.timing
         self._leases = leases
         self._queue = ThreadQueue()
@@ -280,7 +284,10 @@ class Runner:
                 if await self._leases.hand_over(scope, turn, stream):
                     return None
                 status, error = "stopped", STOPPED
-            return await self._finish(scope, turn, output, status, error)
+            ended = await self._finish(scope, turn, output, status, error)
+            if self._on_end is not None and ended is not None:
+                self._on_end(scope, ended)
+            return ended
         finally:
             # Renewed until the end is stored, which may take many attempts.
             await _end_task(keeping)

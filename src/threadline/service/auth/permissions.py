@@ -56,6 +56,8 @@ PERMISSIONS: dict[str, Permission] = {
     "readValues": MEMBER,
     "writeValues": MEMBER,
     "compactThread": MEMBER,
+    "readSummary": VIEWER,
+    "changeSummary": MEMBER,
     "purgeThread": MEMBER,
     "pruneThreads": MEMBER,
     "listTurns": VIEWER,

@@ -1,4 +1,4 @@
-"""Routes for whole threads: export, import, compact, purge and prune; and the one that reads a turn by its id.
+"""Routes for whole threads: export, import, compact, summary, purge and prune; and the one that reads a turn by its id.
 
 An export is streamed page by page. An import is all or nothing: it is read twice, first to check every line, so its
 body is kept in a temporary file rather than in memory.
@@ -22,6 +22,7 @@ from threadline.core import errors
 from threadline.core.checks import LARGEST_INTEGER
 from threadline.core.errors import NotFound
 from threadline.core.transfer import ExportFormat
+from threadline.core.turns import Summary
 from threadline.service.context import ServiceContext
 from threadline.service.http.request_context import scope_of
 from threadline.service.http.requests import RequestStruct, read_body, read_query
@@ -44,8 +45,15 @@ _MEDIA_TYPES: dict[ExportFormat, str] = {
 
 class CompactBody(RequestStruct, frozen=True):
     budget: (
-        Annotated[int, msgspec.Meta(ge=1, le=LARGEST_INTEGER, description="Tokens; by default the window's.")] | None
+        Annotated[
+            int, msgspec.Meta(ge=1, le=LARGEST_INTEGER, description="Tokens; by default a quarter of the window.")
+        ]
+        | None
     ) = None
+
+
+class SummaryBody(RequestStruct, frozen=True):
+    text: str
 
 
 class PruneBody(RequestStruct, frozen=True):
@@ -59,6 +67,8 @@ class ThreadUpkeepRoutes:
     def routes(self) -> list[Route]:
         return [
             Route(_THREAD + "/compact", self.compact_thread, methods=["POST"]),
+            Route(_THREAD + "/summary", self.read_summary, methods=["GET"]),
+            Route(_THREAD + "/summary", self.change_summary, methods=["PUT"]),
             Route(_THREAD + "/purge", self.purge_thread, methods=["DELETE"]),
             Route("/api/v1/ai/threads/prune", self.prune_threads, methods=["POST"]),
             Route("/api/v1/ai/turns/{turn_id}", self.read_turn, methods=["GET"]),
@@ -70,16 +80,41 @@ class ThreadUpkeepRoutes:
         ResponseSpec(200, "The summary; empty if the thread is short enough.", SummaryResponse),
         tag="threads",
         body=Body(CompactBody, {"now": {}}, required=False),
-        errors=(errors.NotFound, errors.InvalidName),
+        errors=(errors.NotFound, errors.InvalidName, errors.Conflict),
     )
     async def compact_thread(self, request: Request) -> Response:
         scope = scope_of(request)
         body = await read_body(request, CompactBody)
         thread = await find_thread(self._threadline.threads(scope), request.path_params["state_key"])
-        made = await self._threadline.compaction.compact(scope, thread.id, budget=body.budget)
-        if made is None:
-            return json_response(SummaryResponse())
-        return json_response(SummaryResponse(made.point.timeline_id, made.point.seq, made.text, made.created_at))
+        return json_response(_summary(await self._threadline.compaction.compact(scope, thread.id, budget=body.budget)))
+
+    @operation(
+        "readSummary",
+        "Read the summary that the agent is shown",
+        ResponseSpec(200, "The summary; empty if there is none.", SummaryResponse),
+        tag="threads",
+        description="Threads are summarised when the window is nearly full, or with `compact`. No message is deleted.",
+        errors=(errors.NotFound, errors.InvalidName),
+    )
+    async def read_summary(self, request: Request) -> Response:
+        scope = scope_of(request)
+        thread = await find_thread(self._threadline.threads(scope), request.path_params["state_key"])
+        return json_response(_summary(await self._threadline.compaction.summary(scope, thread.id)))
+
+    @operation(
+        "changeSummary",
+        "Edit the summary that the agent is shown",
+        ResponseSpec(200, "The summary with its new text.", SummaryResponse),
+        tag="threads",
+        description="`conflict` if the thread has none: `compact` makes one.",
+        body=Body(SummaryBody, {"edit": {"text": "We chose Lisbon; the flight is booked."}}),
+        errors=(errors.NotFound, errors.InvalidName, errors.InvalidText, errors.LimitExceeded, errors.Conflict),
+    )
+    async def change_summary(self, request: Request) -> Response:
+        scope = scope_of(request)
+        body = await read_body(request, SummaryBody)
+        thread = await find_thread(self._threadline.threads(scope), request.path_params["state_key"])
+        return json_response(_summary(await self._threadline.compaction.set_summary(scope, thread.id, body.text)))
 
     @operation(
         "purgeThread",
@@ -124,6 +159,13 @@ class ThreadUpkeepRoutes:
     async def read_turn(self, request: Request) -> Response:
         scope = scope_of(request)
         return json_response(turn_info(await self._threadline.turns.find(scope, request.path_params["turn_id"])))
+
+
+def _summary(summary: Summary | None) -> SummaryResponse:
+    if summary is None:
+        return SummaryResponse()
+    timeline_id, seq = summary.point
+    return SummaryResponse(timeline_id, seq, summary.text, summary.created_at, summary.source, summary.model)
 
 
 class ExportQuery(RequestStruct, frozen=True):

@@ -468,6 +468,8 @@ CREATE TABLE threadline.summaries (
     owner_id text COLLATE "C" NOT NULL,
     text text NOT NULL,
     created_at timestamp with time zone NOT NULL,
+    source text NOT NULL DEFAULT 'extract'::text,
+    model text,
     CONSTRAINT summaries_pkey PRIMARY KEY (tenant_id, timeline_id, seq),
     CONSTRAINT summaries_tenant_id_timeline_id_fkey FOREIGN KEY (tenant_id, timeline_id) REFERENCES threadline.timelines(tenant_id, id)
 );
@@ -521,6 +523,7 @@ CREATE TABLE threadline.threads (
     updated_at timestamp with time zone NOT NULL,
     archived_at timestamp with time zone,
     deleted_at timestamp with time zone,
+    compacting_until timestamp with time zone,
     CONSTRAINT threads_pkey PRIMARY KEY (tenant_id, id),
     CONSTRAINT threads_tenant_id_owner_id_fkey FOREIGN KEY (tenant_id, owner_id) REFERENCES threadline.users(tenant_id, id)
 );
@@ -678,7 +681,8 @@ CREATE TABLE threadline.usage_days (
     cached_tokens bigint NOT NULL,
     reasoning_tokens bigint NOT NULL,
     cost_nanos bigint,
-    CONSTRAINT usage_days_pkey PRIMARY KEY (tenant_id, owner_id, day, agent_id, provider, model),
+    kind text COLLATE "C" NOT NULL DEFAULT 'turn'::text,
+    CONSTRAINT usage_days_pkey PRIMARY KEY (tenant_id, owner_id, day, agent_id, provider, model, kind),
     CONSTRAINT usage_days_tenant_id_owner_id_fkey FOREIGN KEY (tenant_id, owner_id) REFERENCES threadline.users(tenant_id, id)
 ) WITH (fillfactor=50);
 
@@ -724,7 +728,7 @@ CREATE TYPE threadline.thread_args AS (id text, state_key text, timeline_id text
 
 CREATE TYPE threadline.thread_columns AS (id text, owner_id text, state_key text, timeline_id text, title text, title_by_person boolean, agent_id text, model text, system_prompt text, working_dir text, metadata bytea, message_count integer, token_count bigint, created_at timestamp with time zone, updated_at timestamp with time zone, archived_at timestamp with time zone, deleted_at timestamp with time zone);
 
-CREATE TYPE threadline.turn_completion AS (turn_id text, fence integer, status text, ends_from text[], error text, usage text, seen text, provider text, model text, used_agent_id text, day integer, input_tokens bigint, output_tokens bigint, cached_tokens bigint, reasoning_tokens bigint, cost_nanos bigint, chunk_numbers integer[], reply_id text, reply_metadata text, tokens integer, messages_per_thread integer, new_timeline_id text, platform text, arrival_key text, payloads text[]);
+CREATE TYPE threadline.turn_completion AS (turn_id text, fence integer, status text, ends_from text[], error text, usage text, seen text, provider text, model text, used_agent_id text, day integer, input_tokens bigint, output_tokens bigint, cached_tokens bigint, reasoning_tokens bigint, cost_nanos bigint, kind text, turns integer, chunk_numbers integer[], reply_id text, reply_metadata text, tokens integer, messages_per_thread integer, new_timeline_id text, platform text, arrival_key text, payloads text[]);
 
 CREATE TYPE threadline.turn_request AS (turn_id text, surface text, policy text, status text, agent_id text, model text, key text, request_hash bytea, thread_id text, replaces text, lease_owner text, lease_seconds double precision, is_only_reserved boolean, must_check_holder boolean, seen text, message_id text, message_role text, message_metadata text, message_created_us bigint, title text, messages_per_thread integer, new_timeline_id text, new_id text, new_state_key text, new_title text, new_title_by_person boolean, new_agent_id text, new_model text, new_system_prompt text, new_working_dir text, new_metadata text, platform text, arrival_key text, fingerprint text, correlation_id text, reply_to text, place text, is_question_checked boolean);
 
@@ -792,7 +796,7 @@ CREATE FUNCTION threadline.find_sender(_tenant text, _owner text, _role text, _p
 
 CREATE FUNCTION threadline.find_showing_thread(_tenant text, _timeline text, _seq integer) RETURNS text LANGUAGE plpgsql;
 
-CREATE FUNCTION threadline.find_summary(_tenant text, _owner text, _role text, _thread text) RETURNS TABLE(timeline_id text, seq integer, text text, created_at timestamp with time zone) LANGUAGE plpgsql;
+CREATE FUNCTION threadline.find_summary(_tenant text, _owner text, _role text, _thread text) RETURNS TABLE(timeline_id text, seq integer, text text, created_at timestamp with time zone, source text, model text) LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.find_thread(_tenant text, _owner text, _role text, _id text, _state_key text, _deleted boolean) RETURNS SETOF threadline.thread_columns LANGUAGE plpgsql;
 
@@ -864,7 +868,7 @@ CREATE FUNCTION threadline.read_messages(_tenant text, _owner text, _role text, 
 
 CREATE FUNCTION threadline.read_newest(_tenant text, _owner text, _role text, _thread text, _last integer, _most integer) RETURNS TABLE(id text, role "char", timeline_id text, seq integer, parts bytea, metadata bytea, turn_id text, created_us bigint) LANGUAGE plpgsql;
 
-CREATE FUNCTION threadline.read_usage(_tenant text, _owner text, _role text, _first integer, _last integer, _user text, _agent text, _by_day boolean, _by_user boolean, _by_agent boolean, _by_model boolean) RETURNS TABLE(day integer, user_id text, agent_id text, provider text, model text, turns bigint, input_tokens bigint, output_tokens bigint, cached_tokens bigint, reasoning_tokens bigint, cost_nanos bigint) LANGUAGE plpgsql;
+CREATE FUNCTION threadline.read_usage(_tenant text, _owner text, _role text, _first integer, _last integer, _user text, _agent text, _by_day boolean, _by_user boolean, _by_agent boolean, _by_model boolean, _by_kind boolean) RETURNS TABLE(day integer, user_id text, agent_id text, provider text, model text, kind text, turns bigint, input_tokens bigint, output_tokens bigint, cached_tokens bigint, reasoning_tokens bigint, cost_nanos bigint) LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.read_values(_tenant text, _owner text, _role text, _now_us bigint, _scope text, _scope_id text, _namespace text, _keys text[], _piece_bytes integer) RETURNS TABLE(problem text, key text, version bigint, size integer, key_id text, updated_at timestamp with time zone, expires_at timestamp with time zone, data bytea) LANGUAGE plpgsql;
 
@@ -890,7 +894,7 @@ CREATE FUNCTION threadline.store_reply(_tenant text, _owner text, _role text, _n
 
 CREATE FUNCTION threadline.store_request(_tenant text, _owner text, _role text, _now_us bigint, _given threadline.turn_request, _parts bytea, _thread threadline.threads, _must_bind boolean, _rewind_to integer) RETURNS threadline.threads LANGUAGE plpgsql;
 
-CREATE FUNCTION threadline.sum_usage(_tenant text, _first integer, _last integer, _user text, _agent text, _by_day boolean, _by_user boolean, _by_agent boolean, _by_model boolean) RETURNS TABLE(day integer, user_id text, agent_id text, provider text, model text, turns bigint, input_tokens bigint, output_tokens bigint, cached_tokens bigint, reasoning_tokens bigint, cost_nanos bigint) LANGUAGE plpgsql;
+CREATE FUNCTION threadline.sum_usage(_tenant text, _first integer, _last integer, _user text, _agent text, _by_day boolean, _by_user boolean, _by_agent boolean, _by_model boolean, _by_kind boolean) RETURNS TABLE(day integer, user_id text, agent_id text, provider text, model text, kind text, turns bigint, input_tokens bigint, output_tokens bigint, cached_tokens bigint, reasoning_tokens bigint, cost_nanos bigint) LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.switch_timeline(_tenant text, _owner text, _role text, _now_us bigint, _thread text, _timeline text, _expected_count integer DEFAULT NULL::integer, _expected_timeline text DEFAULT NULL::text, OUT problem text, OUT result threadline.threads) RETURNS record LANGUAGE plpgsql;
 

@@ -12,6 +12,7 @@ import msgspec
 
 from threadline.core.errors import DuplicateId, HeadMoved, NotFound, no_such_seq, nothing_to_undo
 from threadline.core.ids import check_name, new_id, new_state_key
+from threadline.core.sealing import CleanText
 from threadline.core.threads import NewThread, Page, SavedPoint, Thread, ThreadChanges, Timeline
 from threadline.stores import rows
 from threadline.stores.postgres.session import Operations, ScopedSession, in_transaction
@@ -74,6 +75,13 @@ class ThreadOperations(Operations):
             raise NotFound("thread", thread_id)
         self.session.notify(thread_id)
         return rows.thread(row)
+
+    @in_transaction
+    async def suggest_title(self, thread_id: str, title: CleanText) -> bool:
+        if not await self.session.run(_SQL["suggest_title"], thread_id, title):
+            return False
+        self.session.notify(thread_id)
+        return True
 
     @in_transaction
     async def delete_thread(self, thread_id: str) -> bool:

@@ -17,10 +17,10 @@ from typing import cast
 
 import msgspec
 
-from threadline.core.errors import NotFound, no_such_seq
+from threadline.core.errors import Conflict, NotFound, no_such_seq
 from threadline.core.sealing import CleanJson, CleanText
 from threadline.core.threads import Point, segments
-from threadline.core.turns import Chunk, Summary, Surface, ToolRun, Turn
+from threadline.core.turns import SUMMARY_CHANGED, Chunk, Summary, SummarySource, Surface, ToolRun, Turn
 from threadline.stores import rows
 from threadline.stores.postgres.session import Operations, in_transaction
 from threadline.stores.sql import load_queries
@@ -137,15 +137,49 @@ class TurnOutputOperations(Operations):
         return [rows.tool_run(row) for row in await self.session.rows(_SQL["list_tool_runs"], turn_id)]
 
     @in_transaction
-    async def put_summary(self, thread_id: str, seq: int, text: CleanText) -> Summary:
-        count, owner_id, timeline_id, lineage = await self._history(thread_id)
+    async def put_summary(
+        self,
+        thread_id: str,
+        seq: int,
+        text: CleanText,
+        *,
+        source: SummarySource = "extract",
+        model: str | None = None,
+        timeline_id: str | None = None,
+        earlier: Summary | msgspec.UnsetType | None = msgspec.UNSET,
+    ) -> Summary:
+        # Locked, so that of two summaries at the same time the second one sees the first.
+        await self.session.row(_SQL["lock_thread"], thread_id)
+        count, owner_id, current_id, lineage = await self._history(thread_id)
         if not 0 <= seq < count:
+            if timeline_id is not None:
+                raise Conflict(SUMMARY_CHANGED)
             raise no_such_seq(thread_id, seq)
-        (holding,) = segments(timeline_id, lineage, seq, seq)
-        values = (holding.timeline_id, seq, owner_id, text, self.session.now())
+        if earlier is not msgspec.UNSET:
+            shown = [Point(current_id, count - 1), *lineage]
+            known = await self.session.row(_SQL["newest_summary"], *map(list, zip(*shown, strict=True)))
+            if earlier != (None if known is None else rows.summary(known)):
+                raise Conflict(SUMMARY_CHANGED)
+        (holding,) = segments(current_id, lineage, seq, seq)
+        if timeline_id not in (None, holding.timeline_id):
+            raise Conflict(SUMMARY_CHANGED)
+        values = (holding.timeline_id, seq, owner_id, text, self.session.now(), source, model)
         row = await self.session.row(_SQL["put_summary"], *values)
         assert row is not None
         return rows.summary(row)
+
+    @in_transaction
+    async def claim_compaction(self, thread_id: str, *, seconds: float) -> bool:
+        values = (thread_id, False, self.session.now_us(), seconds)
+        if await self.session.run(_SQL["claim_compaction"], *values):
+            return True
+        await self._history(thread_id)
+        return False
+
+    @in_transaction
+    async def release_compaction(self, thread_id: str) -> None:
+        await self._history(thread_id)
+        await self.session.run(_SQL["claim_compaction"], thread_id, True, self.session.now_us(), 0.0)
 
     async def summary(self, thread_id: str) -> Summary | None:
         found = await self.session.call(_SQL["find_summary"], thread_id, reads=True)

@@ -1,4 +1,4 @@
-"""Counts of what was used, by day, user, agent, provider and model.
+"""Counts of what was used, by day, user, agent, provider, model and kind.
 
 Under row security an administrator's role sees the rows of one owner, so the sums of a tenant run as the worker role.
 """
@@ -10,7 +10,7 @@ from typing import Any
 import asyncpg
 import msgspec
 
-from threadline.core.usage import Charge, UsageQuery, UsageRow, day_number
+from threadline.core.usage import USAGE_GROUPS, Charge, UsageQuery, UsageRow, day_number
 from threadline.stores import rows
 from threadline.stores.postgres.session import Operations, in_transaction
 from threadline.stores.sql import load_queries
@@ -31,7 +31,7 @@ class UsageOperations(Operations):
             return []
         user_id = self.session.owner_id if is_own else query.user_id
         values = (day_number(query.first_day), day_number(query.last_day), user_id, query.agent_id)
-        groups = tuple(name in query.by for name in ("day", "user", "agent", "model"))
+        groups = tuple(name in query.by for name in USAGE_GROUPS)
         if role == "admin":
             found = await self._sum_tenant(*values, *groups)
         else:
@@ -56,4 +56,6 @@ def usage_record(charge: Charge, day: int) -> dict[str, Any]:
         "cached_tokens": charge.usage.cached_tokens,
         "reasoning_tokens": charge.usage.reasoning_tokens,
         "cost_nanos": charge.cost_nanos,
+        "kind": charge.kind,
+        "turns": charge.turns,
     }

@@ -254,7 +254,7 @@ CREATE TABLE summaries (
     seq INTEGER NOT NULL,
     text TEXT NOT NULL,
     created_us INTEGER NOT NULL
-) STRICT;
+, source TEXT NOT NULL DEFAULT 'extract', model TEXT) STRICT;
 
 CREATE UNIQUE INDEX summaries_by_seq ON summaries (timeline_no, seq DESC);
 
@@ -284,7 +284,7 @@ CREATE TABLE threads (
     model TEXT,
     system_prompt TEXT,
     working_dir TEXT,
-    metadata BLOB, newest_timeline_no INTEGER,
+    metadata BLOB, newest_timeline_no INTEGER, compacting_until_us INTEGER,
     UNIQUE (tenant_id, id),
     FOREIGN KEY (tenant_id, owner_id) REFERENCES users (tenant_id, id)
 ) STRICT;
@@ -370,7 +370,7 @@ CREATE INDEX turns_by_owner ON turns (tenant_id, owner_id);
 
 CREATE INDEX turns_by_thread ON turns (thread_no);
 
-CREATE TABLE usage_days (
+CREATE TABLE "usage_days" (
     tenant_id TEXT NOT NULL,
     owner_id TEXT NOT NULL,
     day INTEGER NOT NULL,
@@ -383,7 +383,8 @@ CREATE TABLE usage_days (
     cached_tokens INTEGER NOT NULL,
     reasoning_tokens INTEGER NOT NULL,
     cost_nanos INTEGER,
-    PRIMARY KEY (tenant_id, owner_id, day, agent_id, provider, model),
+    kind TEXT NOT NULL DEFAULT 'turn',
+    PRIMARY KEY (tenant_id, owner_id, day, agent_id, provider, model, kind),
     FOREIGN KEY (tenant_id, owner_id) REFERENCES users (tenant_id, id)
 ) STRICT, WITHOUT ROWID;
 

@@ -47,6 +47,7 @@ from threadline.stores.sqlite.purge import PurgeOperations
 from threadline.stores.sqlite.queues import QueueOperations
 from threadline.stores.sqlite.search import SearchOperations, index_some, index_when_idle, register_ranking
 from threadline.stores.sqlite.session import Database, ScopedSession
+from threadline.stores.sqlite.summaries import SummaryOperations
 from threadline.stores.sqlite.threads import ThreadOperations
 from threadline.stores.sqlite.timelines import TimelineOperations
 from threadline.stores.sqlite.turn_commits import TurnCommitOperations
@@ -290,6 +291,7 @@ class SqliteTransaction(
     TurnOperations,
     TurnCommitOperations,
     TurnOutputOperations,
+    SummaryOperations,
     UsageOperations,
     ValueOperations,
     AccessOperations,

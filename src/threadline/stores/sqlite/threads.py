@@ -14,6 +14,7 @@ from msgspec import UNSET
 from threadline.core.errors import DuplicateId, NotFound
 from threadline.core.ids import new_id, new_state_key
 from threadline.core.messages import to_us
+from threadline.core.sealing import CleanText
 from threadline.core.threads import NewThread, Page, Thread, ThreadChanges
 from threadline.stores import rows
 from threadline.stores.rows import Position, decode_cursor, encode_cursor
@@ -52,6 +53,9 @@ class ThreadOperations(Operations):
 
     async def update_thread(self, thread_id: str, changes: ThreadChanges) -> Thread:
         return await self._engine.write(update_thread, thread_id, changes)
+
+    async def suggest_title(self, thread_id: str, title: CleanText) -> bool:
+        return await self._engine.write(suggest_title, thread_id, title)
 
     async def delete_thread(self, thread_id: str) -> bool:
         return await self._engine.write(delete_thread, thread_id)
@@ -170,6 +174,14 @@ def update_thread(session: ScopedSession, thread_id: str, changes: ThreadChanges
     )
     session.touch(thread_id)
     return existing_thread(session, thread_id)
+
+
+def suggest_title(session: ScopedSession, thread_id: str, title: CleanText) -> bool:
+    which = (title, session.tenant_id, thread_id, session.user_id, session.sees_all)
+    if not session.run(_SQL["suggest_title"], which):
+        return False
+    session.touch(thread_id)
+    return True
 
 
 def delete_thread(session: ScopedSession, thread_id: str) -> bool:

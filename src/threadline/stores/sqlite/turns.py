@@ -3,10 +3,7 @@
 A call with an old fence changes nothing. Changes are recorded, so that watchers of the turn or its thread wake after
 the commit.
 
-Chunks of a turn's stream, runs of its tools, and summaries of histories.
-
-Chunks and tool runs are written only with the turn's latest fence. A summary is stored at its last message, so that
-every history that contains this message shares it.
+Chunks of a turn's stream and runs of its tools are written only with the turn's latest fence.
 """
 
 from __future__ import annotations
@@ -17,16 +14,15 @@ from typing import NamedTuple
 
 import msgspec
 
-from threadline.core.errors import no_such_seq
 from threadline.core.messages import from_us, to_us
-from threadline.core.sealing import CleanJson, CleanText
+from threadline.core.sealing import CleanJson
 from threadline.core.threads import Thread
 from threadline.core.turn_commits import TurnAcceptance
-from threadline.core.turns import ACTIVE, Chunk, Lease, Summary, Surface, ToolRun, Turn, TurnEnd, TurnStatus
+from threadline.core.turns import ACTIVE, Chunk, Lease, Surface, ToolRun, Turn, TurnEnd, TurnStatus
 from threadline.stores import rows
 from threadline.stores.sql import load_queries
 from threadline.stores.sqlite.engine import Operations
-from threadline.stores.sqlite.lineage import Head, bound, find_head, holder, segments
+from threadline.stores.sqlite.lineage import find_head
 from threadline.stores.sqlite.session import ScopedSession
 
 _SQL = load_queries(__package__, "queries/turns.sql")
@@ -272,12 +268,6 @@ class TurnOutputOperations(Operations):
     async def tool_runs(self, turn_id: str) -> list[ToolRun]:
         return await self._engine.read(list_tool_runs, turn_id)
 
-    async def put_summary(self, thread_id: str, seq: int, text: CleanText) -> Summary:
-        return await self._engine.write(put_summary, thread_id, seq, text)
-
-    async def summary(self, thread_id: str) -> Summary | None:
-        return await self._engine.read(find_summary, thread_id)
-
 
 def put_chunks(session: ScopedSession, turn_id: str, fence: int, chunks: Sequence[Chunk]) -> bool:
     hold = held(session, turn_id, fence)
@@ -325,25 +315,3 @@ def finish_tool_run(session: ScopedSession, turn_id: str, fence: int, call_id: s
 def list_tool_runs(session: ScopedSession, turn_id: str) -> list[ToolRun]:
     wanted = (session.tenant_id, turn_id, session.user_id, session.sees_all)
     return session.read_all(rows.tool_run, _SQL["list_tool_runs"], wanted)
-
-
-def put_summary(session: ScopedSession, thread_id: str, seq: int, text: CleanText) -> Summary:
-    head = find_head(session, thread_id)
-    if not 0 <= seq < head.message_count:
-        raise no_such_seq(thread_id, seq)
-    standing = holder(head.timeline_no, seq, head.ancestors)
-    session.run(_SQL["put_summary"], (standing, seq, text, session.now_us()))
-    stored = _newest_summary(session, head, seq)
-    assert stored is not None
-    return stored
-
-
-def find_summary(session: ScopedSession, thread_id: str) -> Summary | None:
-    with session.snapshot():
-        head = find_head(session, thread_id)
-        return _newest_summary(session, head, head.message_count - 1)
-
-
-def _newest_summary(session: ScopedSession, head: Head, last: int) -> Summary | None:
-    wanted = segments(head.timeline_no, last, head.ancestors)
-    return session.read(rows.summary, _SQL["find_summary"], (bound(wanted),)) if wanted else None

@@ -1,8 +1,8 @@
-"""Counts of what was used, by day, user, agent, provider and model."""
+"""Counts of what was used, by day, user, agent, provider, model and kind."""
 
 from __future__ import annotations
 
-from threadline.core.usage import Charge, UsageQuery, UsageRow, day_number
+from threadline.core.usage import USAGE_GROUPS, Charge, UsageQuery, UsageRow, day_number
 from threadline.stores import rows
 from threadline.stores.sql import load_queries
 from threadline.stores.sqlite.engine import Operations
@@ -29,7 +29,7 @@ def count_usage(session: ScopedSession, charge: Charge) -> None:
 
 
 def add_usage(session: ScopedSession, owner_id: str, charge: Charge) -> None:
-    """Adds a turn of this user to the count of the present day."""
+    """Adds what this user used to the count of the present day."""
     used = charge.usage
     session.run(
         _SQL["add_usage"],
@@ -40,11 +40,13 @@ def add_usage(session: ScopedSession, owner_id: str, charge: Charge) -> None:
             charge.agent_id,
             charge.provider or "",
             charge.model or "",
+            charge.turns,
             used.input_tokens,
             used.output_tokens,
             used.cached_tokens,
             used.reasoning_tokens,
             charge.cost_nanos,
+            charge.kind,
         ),
     )
 
@@ -55,6 +57,6 @@ def list_usage(session: ScopedSession, query: UsageQuery) -> list[UsageRow]:
         return []
     user_id = session.user_id if is_own else query.user_id
     which = (session.tenant_id, day_number(query.first_day), day_number(query.last_day), user_id, query.agent_id)
-    groups = tuple(name in query.by for name in ("day", "user", "agent", "model"))
+    groups = tuple(name in query.by for name in USAGE_GROUPS)
     statement = _SQL["sum_tenant_usage" if user_id is None else "sum_user_usage"]
     return session.read_all(rows.usage, statement, (*which, *groups))

@@ -145,6 +145,23 @@ class TestChangingThreads:
         assert stored is not None
         assert stored.title == "Mine"
 
+    @pytest.mark.req("A-07")
+    async def test_a_suggested_title_never_replaces_a_persons(self, alice: Transaction) -> None:
+        """Sets the title, unless a person chose the present one. False if it was not set, also if there is no such
+        thread."""
+        thread = await alice.create_thread(NewThread())
+        await alice.append(thread.id, exchange("hello"), title=clean_text("hello"))
+        assert await alice.suggest_title(thread.id, clean_text("A greeting"))
+        stored = await alice.thread(thread.id)
+        assert stored is not None
+        assert (stored.title, stored.title_by_person) == ("A greeting", False)
+        await alice.update_thread(thread.id, ThreadChanges(title="Mine"))
+        assert not await alice.suggest_title(thread.id, clean_text("Another"))
+        assert not await alice.suggest_title("nowhere", clean_text("Another"))
+        stored = await alice.thread(thread.id)
+        assert stored is not None
+        assert (stored.title, stored.title_by_person) == ("Mine", True)
+
     @pytest.mark.req("S1-09")
     async def test_a_change_touches_no_message_and_no_activity(self, alice: Transaction, clock: ManualClock) -> None:
         """never a message. The time of the last activity stays the same."""

@@ -7,7 +7,7 @@ import datetime as dt
 
 import pytest
 
-from threadline.core.errors import InvalidInput, NotFound
+from threadline.core.errors import Conflict, InvalidInput, NotFound
 from threadline.core.threads import NewThread
 from threadline.core.turns import Chunk, TurnEnd
 from threadline.ports import Store, Transaction
@@ -200,6 +200,49 @@ class TestSummaries:
         assert await alice.summary(thread.id) == early
         await alice.move(thread.id, -1)
         assert await alice.summary(thread.id) is None
+
+    @pytest.mark.req("A-05")
+    async def test_a_summary_says_who_wrote_it(self, alice: Transaction) -> None:
+        thread = await create_thread_with(alice, "a", "b")
+        extract = await alice.put_summary(thread.id, 0, clean_text("a"))
+        assert (extract.source, extract.model) == ("extract", None)
+        written = await alice.put_summary(thread.id, 0, clean_text("A"), source="model", model="gpt")
+        assert await alice.summary(thread.id) == written
+        assert (written.source, written.model, written.label) == ("model", "gpt", "summarised by gpt")
+
+    @pytest.mark.req("A-05")
+    async def test_a_summary_of_what_has_changed_is_not_stored(self, alice: Transaction) -> None:
+        """Conflict, and nothing is stored, if the present history has its message `seq` from another timeline than
+        `timeline_id`, or if its present summary is not `earlier` (None: it has none)"""
+        thread = await create_thread_with(alice, "a", "b", "c", "d")
+        first = await alice.put_summary(thread.id, 0, clean_text("a"), earlier=None)
+        edited = await alice.put_summary(thread.id, 0, clean_text("edited"), source="person", earlier=first)
+        for earlier in (None, first):
+            with pytest.raises(Conflict, match="read it again"):
+                await alice.put_summary(thread.id, 2, clean_text("a to c"), earlier=earlier)
+        assert await alice.summary(thread.id) == edited
+        await alice.move(thread.id, 1)
+        await alice.append(thread.id, exchange("C", "D"))
+        with pytest.raises(Conflict, match="read it again"):
+            await alice.put_summary(thread.id, 2, clean_text("a to c"), timeline_id=thread.timeline_id, earlier=edited)
+        assert await alice.summary(thread.id) == edited
+        kept = await alice.put_summary(thread.id, 1, clean_text("a, b"), timeline_id=thread.timeline_id, earlier=edited)
+        assert await alice.summary(thread.id) == kept
+
+    @pytest.mark.req("A-05")
+    async def test_one_caller_at_a_time_may_summarise(self, alice: Transaction, clock: ManualClock) -> None:
+        """Lets the caller alone summarise the thread for so long. False if another caller may. Ends the present
+        claim."""
+        thread = await create_thread_with(alice, "a", "b")
+        assert await alice.claim_compaction(thread.id, seconds=60)
+        assert not await alice.claim_compaction(thread.id, seconds=60)
+        clock.advance(61)
+        assert await alice.claim_compaction(thread.id, seconds=60)
+        await alice.release_compaction(thread.id)
+        assert await alice.claim_compaction(thread.id, seconds=60)
+        for call in (alice.claim_compaction("nowhere", seconds=1), alice.release_compaction("nowhere")):
+            with pytest.raises(NotFound):
+                await call
 
     async def test_a_summary_needs_a_thread_and_a_point(self, alice: Transaction) -> None:
         """NotFound; InvalidInput if there is no such seq."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 
+import msgspec
 import pytest
 
 from threadline.core.events import Usage
@@ -58,6 +59,7 @@ class TestUsage:
             agent_id="helper",
             provider="openai",
             model="gpt",
+            kind="turn",
             turns=2,
             input_tokens=20,
             output_tokens=10,
@@ -78,8 +80,9 @@ class TestUsage:
         self, store: Store, tenant_id: str, clock: ManualClock
     ) -> None:
         """Adds what was used outside a stored turn to the count of the present day (UTC), for the scope's user.
+        Only the kind `turn` is counted as a turn.
 
-        One row for each group, ordered by day, user, agent, provider and model; no rows if nothing was used, also
+        One row for each group, ordered by day, user, agent, provider, model and kind; no rows if nothing was used, also
         without groups. Groups by model have the provider as well."""
         alice, bob = (store.scoped(Scope(tenant_id, user)) for user in ("alice", "bob"))
         admin = store.scoped(Scope(tenant_id, "root", "admin"))
@@ -104,7 +107,10 @@ class TestUsage:
             ("alice", "helper"), ("alice", "other"), ("bob", "helper"),
         ]  # fmt: skip
         assert counts(await admin.usage(query(clock, agent_id="helper", user_id="alice"))) == [(1, 10, 5)]
-        only_today = UsageQuery(first_day=today, last_day=today)
+        await bob.count_usage(msgspec.structs.replace(LLAMA, kind="summary"))
+        kinds = await bob.usage(query(clock, "kind"))
+        assert [(row.kind, row.turns, row.input_tokens) for row in kinds] == [("summary", 0, 100), ("turn", 1, 100)]
+        only_today = UsageQuery(first_day=today, last_day=today, agent_id="other")
         assert counts(await admin.usage(only_today)) == [(1, 1, 1)]
 
     @pytest.mark.req("C-07")

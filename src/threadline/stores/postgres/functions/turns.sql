@@ -87,16 +87,18 @@ END $$;
 -- The summary that covers most of the present history. One row without a text if there is none; no row if there is no
 -- thread.
 CREATE FUNCTION threadline.find_summary(_tenant text, _owner text, _role text, _thread text)
-RETURNS TABLE (timeline_id text, seq integer, text text, created_at timestamptz) LANGUAGE plpgsql AS $$
+RETURNS TABLE (
+    timeline_id text, seq integer, text text, created_at timestamptz, source text, model text
+) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     entered constant boolean := threadline.enter_scope(_tenant, _owner, _role);
 BEGIN
-    RETURN QUERY SELECT s.timeline_id::text, s.seq, s.text, s.created_at
+    RETURN QUERY SELECT s.timeline_id::text, s.seq, s.text, s.created_at, s.source, s.model
         FROM threadline.threads t
         JOIN threadline.timelines l ON l.tenant_id = _tenant AND l.id = t.timeline_id
         LEFT JOIN LATERAL (
-            SELECT found.timeline_id, found.seq, found.text, found.created_at
+            SELECT found.timeline_id, found.seq, found.text, found.created_at, found.source, found.model
             FROM unnest(l.id || l.ancestors, (t.message_count - 1) || l.ancestor_seqs) AS shown (timeline_id, last)
             JOIN threadline.summaries found
                 ON found.tenant_id = _tenant AND found.timeline_id = shown.timeline_id AND found.seq <= shown.last

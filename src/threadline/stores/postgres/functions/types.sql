@@ -40,11 +40,11 @@ CREATE TYPE threadline.turn_request AS (
 );
 
 -- What finish_turn stores, sent as one JSON object. ends_from are the statuses that this end may follow. The fields from
--- provider to cost_nanos are for a turn whose agent was called; for any other, day is null and nothing is counted.
+-- provider to turns are for a turn whose agent was called; for any other, day is null and nothing is counted.
 CREATE TYPE threadline.turn_completion AS (
     turn_id text, fence integer, status text, ends_from text[], error text, usage text, seen text,
     provider text, model text, used_agent_id text, day integer, input_tokens bigint, output_tokens bigint, cached_tokens bigint,
-    reasoning_tokens bigint, cost_nanos bigint,
+    reasoning_tokens bigint, cost_nanos bigint, kind text, turns integer,
     chunk_numbers integer[], reply_id text, reply_metadata text, tokens integer, messages_per_thread integer,
     new_timeline_id text, platform text, arrival_key text, payloads text[]
 );

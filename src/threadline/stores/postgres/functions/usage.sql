@@ -1,15 +1,15 @@
--- What was used, in one row for each day, owner, agent, provider and model.
+-- What was used, in one row for each day, owner, agent, provider, model and kind.
 
--- Adds a turn to the count of its day. Turns of one user share a row, so this is the last thing that a transaction does.
+-- Adds what a turn, a summary or a title used to the count of its day. Turns of one user share a row, so this is the last thing that a transaction does.
 CREATE FUNCTION threadline.add_usage(_tenant text, _owner text, _given threadline.turn_completion) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO threadline.usage_days AS u (tenant_id, owner_id, day, agent_id, provider, model, turns, input_tokens,
-        output_tokens, cached_tokens, reasoning_tokens, cost_nanos)
+        output_tokens, cached_tokens, reasoning_tokens, cost_nanos, kind)
     VALUES (_tenant, _owner, _given.day, _given.used_agent_id, coalesce(_given.provider, ''),
-        coalesce(_given.model, ''), 1, _given.input_tokens, _given.output_tokens, _given.cached_tokens,
-        _given.reasoning_tokens, _given.cost_nanos)
-    ON CONFLICT (tenant_id, owner_id, day, agent_id, provider, model) DO UPDATE SET turns = u.turns + 1,
+        coalesce(_given.model, ''), _given.turns, _given.input_tokens, _given.output_tokens, _given.cached_tokens,
+        _given.reasoning_tokens, _given.cost_nanos, _given.kind)
+    ON CONFLICT (tenant_id, owner_id, day, agent_id, provider, model, kind) DO UPDATE SET turns = u.turns + excluded.turns,
         input_tokens = u.input_tokens + excluded.input_tokens,
         output_tokens = u.output_tokens + excluded.output_tokens,
         cached_tokens = u.cached_tokens + excluded.cached_tokens,
@@ -35,9 +35,9 @@ END $$;
 -- role sees: the tenant's for the worker, their own for an owner.
 CREATE FUNCTION threadline.sum_usage(
     _tenant text, _first integer, _last integer, _user text, _agent text,
-    _by_day boolean, _by_user boolean, _by_agent boolean, _by_model boolean
+    _by_day boolean, _by_user boolean, _by_agent boolean, _by_model boolean, _by_kind boolean
 ) RETURNS TABLE (
-    day integer, user_id text, agent_id text, provider text, model text, turns bigint, input_tokens bigint,
+    day integer, user_id text, agent_id text, provider text, model text, kind text, turns bigint, input_tokens bigint,
     output_tokens bigint, cached_tokens bigint, reasoning_tokens bigint, cost_nanos bigint
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -45,37 +45,37 @@ BEGIN
     IF _user IS NULL THEN
         RETURN QUERY SELECT CASE WHEN _by_day THEN u.day END, CASE WHEN _by_user THEN u.owner_id END,
             CASE WHEN _by_agent THEN u.agent_id END, CASE WHEN _by_model THEN u.provider END,
-            CASE WHEN _by_model THEN u.model END, sum(u.turns)::bigint, sum(u.input_tokens)::bigint,
+            CASE WHEN _by_model THEN u.model END, CASE WHEN _by_kind THEN u.kind END, sum(u.turns)::bigint, sum(u.input_tokens)::bigint,
             sum(u.output_tokens)::bigint, sum(u.cached_tokens)::bigint, sum(u.reasoning_tokens)::bigint,
             sum(u.cost_nanos)::bigint
         FROM threadline.usage_days u
         WHERE u.tenant_id = _tenant AND u.day BETWEEN _first AND _last AND (_agent IS NULL OR u.agent_id = _agent)
-        GROUP BY 1, 2, 3, 4, 5 ORDER BY 1, 2, 3, 4, 5;
+        GROUP BY 1, 2, 3, 4, 5, 6 ORDER BY 1, 2, 3, 4, 5, 6;
     ELSE
         RETURN QUERY SELECT CASE WHEN _by_day THEN u.day END, CASE WHEN _by_user THEN u.owner_id END,
             CASE WHEN _by_agent THEN u.agent_id END, CASE WHEN _by_model THEN u.provider END,
-            CASE WHEN _by_model THEN u.model END, sum(u.turns)::bigint, sum(u.input_tokens)::bigint,
+            CASE WHEN _by_model THEN u.model END, CASE WHEN _by_kind THEN u.kind END, sum(u.turns)::bigint, sum(u.input_tokens)::bigint,
             sum(u.output_tokens)::bigint, sum(u.cached_tokens)::bigint, sum(u.reasoning_tokens)::bigint,
             sum(u.cost_nanos)::bigint
         FROM threadline.usage_days u
         -- The addition keeps the planner from the index by day, which would read the days of every user.
         WHERE u.tenant_id = _tenant AND u.owner_id = _user AND u.day + 0 BETWEEN _first AND _last
             AND (_agent IS NULL OR u.agent_id = _agent)
-        GROUP BY 1, 2, 3, 4, 5 ORDER BY 1, 2, 3, 4, 5;
+        GROUP BY 1, 2, 3, 4, 5, 6 ORDER BY 1, 2, 3, 4, 5, 6;
     END IF;
 END $$;
 
 CREATE FUNCTION threadline.read_usage(
     _tenant text, _owner text, _role text, _first integer, _last integer, _user text, _agent text,
-    _by_day boolean, _by_user boolean, _by_agent boolean, _by_model boolean
+    _by_day boolean, _by_user boolean, _by_agent boolean, _by_model boolean, _by_kind boolean
 ) RETURNS TABLE (
-    day integer, user_id text, agent_id text, provider text, model text, turns bigint, input_tokens bigint,
+    day integer, user_id text, agent_id text, provider text, model text, kind text, turns bigint, input_tokens bigint,
     output_tokens bigint, cached_tokens bigint, reasoning_tokens bigint, cost_nanos bigint
 ) LANGUAGE plpgsql AS $$
 DECLARE
     entered constant boolean := threadline.enter_scope(_tenant, _owner, _role);
 BEGIN
     RETURN QUERY SELECT * FROM threadline.sum_usage(
-        _tenant, _first, _last, _user, _agent, _by_day, _by_user, _by_agent, _by_model
+        _tenant, _first, _last, _user, _agent, _by_day, _by_user, _by_agent, _by_model, _by_kind
     );
 END $$;

@@ -54,7 +54,7 @@ SELECT owner_id, name, thread_id, timeline_id, seq, created_at
 FROM threadline.saved_points WHERE tenant_id = $1 ORDER BY owner_id, name OFFSET $2 LIMIT $3;
 
 -- name: read_summaries
-SELECT timeline_id, seq, owner_id, text, created_at
+SELECT timeline_id, seq, owner_id, text, created_at, source, model
 FROM threadline.summaries WHERE tenant_id = $1 ORDER BY timeline_id, seq OFFSET $2 LIMIT $3;
 
 -- name: read_context_snapshots
@@ -88,8 +88,9 @@ FROM threadline.turns WHERE tenant_id = $1 ORDER BY place OFFSET $2 LIMIT $3;
 
 -- name: read_usage_days
 SELECT owner_id, day, agent_id, provider, model, turns, input_tokens, output_tokens, cached_tokens, reasoning_tokens,
-    cost_nanos
-FROM threadline.usage_days WHERE tenant_id = $1 ORDER BY owner_id, day, agent_id, provider, model OFFSET $2 LIMIT $3;
+    cost_nanos, kind
+FROM threadline.usage_days WHERE tenant_id = $1
+ORDER BY owner_id, day, agent_id, provider, model, kind OFFSET $2 LIMIT $3;
 
 -- name: read_stored_values
 SELECT scope, scope_id, namespace, key, n, owner_id, version, size, key_id, updated_at, expires_at, piece
@@ -163,8 +164,8 @@ INSERT INTO threadline.saved_points (tenant_id, owner_id, name, thread_id, timel
 VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING;
 
 -- name: write_summaries
-INSERT INTO threadline.summaries (tenant_id, timeline_id, seq, owner_id, text, created_at)
-VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING;
+INSERT INTO threadline.summaries (tenant_id, timeline_id, seq, owner_id, text, created_at, source, model)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING;
 
 -- name: write_context_snapshots
 INSERT INTO threadline.context_snapshots (tenant_id, owner_id, agent_id, context, created_at, updated_at)
@@ -204,8 +205,8 @@ ON CONFLICT DO NOTHING;
 -- name: write_usage_days
 INSERT INTO threadline.usage_days
     (tenant_id, owner_id, day, agent_id, provider, model, turns, input_tokens, output_tokens, cached_tokens,
-    reasoning_tokens, cost_nanos)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT DO NOTHING;
+    reasoning_tokens, cost_nanos, kind)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) ON CONFLICT DO NOTHING;
 
 -- name: write_stored_values
 INSERT INTO threadline.stored_values

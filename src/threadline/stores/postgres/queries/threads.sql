@@ -41,6 +41,10 @@ WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL
 RETURNING id, owner_id, state_key, timeline_id, title, title_by_person, agent_id, model, system_prompt, working_dir,
     metadata, message_count, token_count, created_at, updated_at, archived_at, deleted_at
 
+-- name: suggest_title
+UPDATE threadline.threads SET title = $3
+WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL AND NOT title_by_person
+
 -- name: delete_thread
 UPDATE threadline.threads SET deleted_at = $3 WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL
 

@@ -110,10 +110,26 @@ FROM threadline.threads t JOIN threadline.timelines l ON l.tenant_id = $1 AND l.
 WHERE t.tenant_id = $1 AND t.id = $2 AND t.deleted_at IS NULL
 
 -- name: put_summary
-INSERT INTO threadline.summaries (tenant_id, timeline_id, seq, owner_id, text, created_at)
-VALUES ($1, $2, $3, $4, $5, $6)
-ON CONFLICT (tenant_id, timeline_id, seq) DO UPDATE SET text = excluded.text, created_at = excluded.created_at
-RETURNING timeline_id, seq, text, created_at
+INSERT INTO threadline.summaries (tenant_id, timeline_id, seq, owner_id, text, created_at, source, model)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+ON CONFLICT (tenant_id, timeline_id, seq) DO UPDATE SET text = excluded.text, created_at = excluded.created_at,
+    source = excluded.source, model = excluded.model
+RETURNING timeline_id, seq, text, created_at, source, model
+
+-- name: lock_thread
+SELECT FROM threadline.threads WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL FOR UPDATE
+
+-- name: newest_summary
+SELECT s.timeline_id, s.seq, s.text, s.created_at, s.source, s.model
+FROM unnest($2::text[], $3::integer[]) AS shown (timeline_id, last)
+JOIN threadline.summaries s ON s.tenant_id = $1 AND s.timeline_id = shown.timeline_id AND s.seq <= shown.last
+ORDER BY s.seq DESC LIMIT 1
+
+-- name: claim_compaction
+UPDATE threadline.threads
+SET compacting_until = threadline.from_us(threadline.shared_us($4)) + make_interval(secs => $5)
+WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL
+    AND ($3::boolean OR compacting_until IS NULL OR compacting_until <= threadline.from_us(threadline.shared_us($4)))
 
 -- name: find_summary
-SELECT timeline_id, seq, text, created_at FROM threadline.find_summary($1, $2, $3, $4)
+SELECT timeline_id, seq, text, created_at, source, model FROM threadline.find_summary($1, $2, $3, $4)

@@ -76,7 +76,7 @@ FROM saved_points p JOIN timelines l ON l.no = p.timeline_no JOIN threads t ON t
 WHERE p.tenant_id = ?1 ORDER BY p.owner_id, p.name LIMIT ?3 OFFSET ?2;
 
 -- name: read_summaries
-SELECT x.no, l.id, x.seq, l.owner_id, x.text, x.created_us
+SELECT x.no, l.id, x.seq, l.owner_id, x.text, x.created_us, x.source, x.model
 FROM summaries x JOIN timelines l ON l.no = x.timeline_no
 WHERE l.tenant_id = ?1 AND x.no > ?2 ORDER BY x.no LIMIT ?3;
 
@@ -115,8 +115,8 @@ WHERE u.tenant_id = ?1 AND u.no > ?2 ORDER BY u.no LIMIT ?3;
 
 -- name: read_usage_days
 SELECT 0, owner_id, day, agent_id, provider, model, turns, input_tokens, output_tokens, cached_tokens,
-    reasoning_tokens, cost_nanos
-FROM usage_days WHERE tenant_id = ?1 ORDER BY owner_id, day, agent_id, provider, model LIMIT ?3 OFFSET ?2;
+    reasoning_tokens, cost_nanos, kind
+FROM usage_days WHERE tenant_id = ?1 ORDER BY owner_id, day, agent_id, provider, model, kind LIMIT ?3 OFFSET ?2;
 
 -- name: read_stored_values
 SELECT no, scope, scope_id, namespace, key, n, owner_id, version, size, key_id, updated_us, expires_us, piece
@@ -186,7 +186,8 @@ INSERT INTO saved_points (tenant_id, owner_id, name, timeline_no, seq, created_u
 VALUES (?1, ?2, ?3, ?5, ?6, ?7) ON CONFLICT DO NOTHING;
 
 -- name: write_summaries
-INSERT INTO summaries (timeline_no, seq, text, created_us) VALUES (?2, ?3, ?5, ?6) ON CONFLICT DO NOTHING;
+INSERT INTO summaries (timeline_no, seq, text, created_us, source, model) VALUES (?2, ?3, ?5, ?6, ?7, ?8)
+ON CONFLICT DO NOTHING;
 
 -- name: write_context_snapshots
 INSERT INTO context_snapshots (tenant_id, owner_id, agent_id, context, created_us, updated_us)
@@ -223,8 +224,8 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CON
 
 -- name: write_usage_days
 INSERT INTO usage_days (tenant_id, owner_id, day, agent_id, provider, model, turns, input_tokens, output_tokens,
-    cached_tokens, reasoning_tokens, cost_nanos)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING;
+    cached_tokens, reasoning_tokens, cost_nanos, kind)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING;
 
 -- name: write_stored_values
 INSERT INTO stored_values

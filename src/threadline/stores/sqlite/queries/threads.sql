@@ -53,6 +53,10 @@ UPDATE threads SET title = ?, title_by_person = ?, agent_id = ?, model = ?, syst
     metadata = ?, archived_us = ?
 WHERE tenant_id = ? AND id = ?;
 
+-- name: suggest_title
+UPDATE threads SET title = ?
+WHERE tenant_id = ? AND id = ? AND (owner_id = ? OR ?) AND deleted_us IS NULL AND NOT title_by_person;
+
 -- name: delete_thread
 UPDATE threads SET deleted_us = ?
 WHERE tenant_id = ? AND id = ? AND (owner_id = ? OR ?) AND deleted_us IS NULL;

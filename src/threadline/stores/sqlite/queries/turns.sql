@@ -131,11 +131,16 @@ FROM turns t JOIN tool_runs r ON r.turn_no = t.no
 WHERE t.tenant_id = ? AND t.id = ? AND (t.owner_id = ? OR ?) ORDER BY r.no;
 
 -- name: put_summary
-INSERT INTO summaries (timeline_no, seq, text, created_us) VALUES (?, ?, ?, ?)
-ON CONFLICT (timeline_no, seq) DO UPDATE SET text = excluded.text, created_us = excluded.created_us;
+INSERT INTO summaries (timeline_no, seq, text, created_us, source, model) VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT (timeline_no, seq) DO UPDATE SET text = excluded.text, created_us = excluded.created_us,
+    source = excluded.source, model = excluded.model;
 
 -- name: find_summary
 -- The loops run from the newest segment to the oldest and down the index, so the first row covers most.
-SELECT l.id AS timeline_id, x.seq, x.text, x.created_us
+SELECT l.id AS timeline_id, x.seq, x.text, x.created_us, x.source, x.model
 FROM carray(?1) s CROSS JOIN summaries x INDEXED BY summaries_by_seq CROSS JOIN timelines l ON l.no = x.timeline_no
 WHERE x.timeline_no = s.value >> 32 AND x.seq <= s.value & 4294967295 LIMIT 1;
+
+-- name: claim_compaction
+UPDATE threads SET compacting_until_us = ?3 + ?4
+WHERE no = ?1 AND (?2 OR compacting_until_us IS NULL OR compacting_until_us <= ?3);
