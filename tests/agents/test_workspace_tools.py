@@ -129,7 +129,7 @@ async def test_huge_binary_and_invalid_files(folder: Path) -> None:
     with pytest.raises(ToolFailed, match="at most"):
         await call(folder, "read_file", path="huge")
     (folder / "image.png").write_bytes(b"\x89PNG\x00\x00")
-    with pytest.raises(ToolFailed, match="binary file of 6 bytes"):
+    with pytest.raises(ToolFailed, match="must be a text file, got a binary one of 6 bytes"):
         await call(folder, "read_file", path="image.png")
     (folder / "latin").write_bytes(b"caf\xe9\n")
     assert await call(folder, "read_file", path="latin") == "1\tcaf�"

@@ -69,7 +69,7 @@ class Workspace:
         """Text; bytes that are not UTF-8 are replaced, or refused if `strict`, because writing them would lose them."""
         raw = self.read_bytes(path)
         if b"\x00" in raw[:_PROBED_BYTES]:
-            raise ToolFailed(f"{path!r} is a binary file of {len(raw):,} bytes")
+            raise ToolFailed(f"{path!r} must be a text file, got a binary one of {len(raw):,} bytes")
         try:
             return raw.decode("utf-8", "strict" if strict else "replace")
         except UnicodeDecodeError as exc:
@@ -87,7 +87,7 @@ class Workspace:
         """Replaces or creates the file, with its folders. ToolFailed if it is not what was shown."""
         relative = self.relative(path)
         if not relative:
-            raise ToolFailed(f"{path!r} is a folder")
+            raise ToolFailed(f"{path!r} must be a file, got a folder")
         raw = text.encode("utf-8", "replace")
         if len(raw) > MOST_BYTES:
             raise ToolFailed(f"the text must have at most {MOST_BYTES:,} bytes, got {len(raw):,}")

@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from threadline import maintenance
+from threadline.agents.mcp.servers import McpServers
 from threadline.agents.registry import build_agent
 from threadline.cli.connection import load_settings
 from threadline.cli.mcp_servers import find_problems
@@ -61,9 +62,14 @@ async def _check_database(settings: Settings) -> list[Finding]:
 async def _check_agents(settings: Settings) -> list[Finding]:
     """Builds every agent of the settings, which checks its provider, its settings, its key and its code."""
     findings: list[Finding] = []
+    try:
+        servers = McpServers(settings.mcp)
+    except SettingsInvalid:
+        # The check of the servers reports it; their agents cannot be built.
+        return findings
     for name, row in configured_agents(settings).items():
         try:
-            built: Any = build_agent(row)
+            built: Any = build_agent(row, servers=servers)
         except (SettingsInvalid, ExtraMissing) as exc:
             remedy = "install it" if isinstance(exc, ExtraMissing) else f"correct [agents.{name}] of the settings"
             findings.append(Finding("error", str(exc), remedy))
@@ -71,6 +77,7 @@ async def _check_agents(settings: Settings) -> list[Finding]:
         if (close := getattr(built, "close", None)) is not None:
             await close()
         findings += await _check_server(row)
+    await servers.close()
     if settings.agent not in {"rehearsal", *settings.agents} and not await _is_tenants(settings):
         what = f"`agent` must be one of {', '.join(sorted({'rehearsal', *settings.agents}))}, got {settings.agent!r}"
         findings.append(Finding("error", what, "name a configured agent, or run threadline init"))

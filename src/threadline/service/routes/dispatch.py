@@ -162,7 +162,7 @@ class DispatchRoutes:
         scope = scope_of(request)
         agent_id, body = await find_agent_id(self._threadline, scope, request), await read_object(request)
         if body.get("clientTools") is not None and "stateKey" not in body:
-            raise InvalidInput("`clientTools` needs a `stateKey`: the outputs are sent to a thread")
+            raise InvalidInput("`stateKey` must be given with `clientTools`, whose outputs are sent to a thread")
         return scope, agent_id, body
 
     async def _prompt(self, scope: Scope, agent_id: str, body: dict[str, Any]) -> tuple[Agent, Prompt]:
