@@ -17,6 +17,7 @@ from threadline.api_types import Id
 from threadline.api_value_types import ValueInfo, ValuesResponse, VersionsResponse
 from threadline.core import errors
 from threadline.core.errors import InvalidInput
+from threadline.core.ids import check_id
 from threadline.core.values import (
     KEY_LENGTH,
     NAMESPACE_LENGTH,
@@ -155,7 +156,7 @@ class ValueRoutes:
         if thread_id is not None and is_tenants:
             raise InvalidInput("`thread` cannot be combined with `tenant`: send one or the other")
         if thread_id is not None:
-            return self._threadline.values(scope, "thread", thread_id)
+            return self._threadline.values(scope, "thread", check_id("thread", thread_id))
         if is_tenants:
             return self._threadline.values(scope, "tenant", "")
         return self._threadline.values(scope, "user", scope.user_id)
