@@ -41,7 +41,7 @@ class StubModel:
     def toml(self, agent: str = "") -> str:
         """A settings file with the agent `helper` on this server; `agent` is added to its section."""
         return (
-            'agent = "helper"\n[agents.helper]\nprovider = "openai"\nmodel = "stub"\n'
+            'agent = "helper"\n[titles]\nby_model = false\n[agents.helper]\nprovider = "openai"\nmodel = "stub"\n'
             f'settings = {{ base_url = "{self.url}", api_key = "none", attempts = 1 }}\n{agent}\n'
         )
 
