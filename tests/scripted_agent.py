@@ -11,11 +11,12 @@ import pytest
 from threadline.agents.function import as_agent
 from threadline.bootstrap import Threadline
 from threadline.core.events import Event, Usage
+from threadline.core.model_texts import TitleSettings
 from threadline.core.parts import plain_text
 from threadline.core.prompts import Prompt
 from threadline.library import UserView
 from threadline.ports import Store
-from threadline.settings import Settings, TitleSettings
+from threadline.settings import Settings
 from threadline.testing.clock import ManualClock
 
 

@@ -23,6 +23,7 @@ from threadline.core.config_errors import explain
 from threadline.core.errors import SettingsInvalid
 from threadline.core.masking import PersonalDataKind, make_masker
 from threadline.core.mcp_servers import McpServer
+from threadline.core.model_texts import CompactionSettings, TitleSettings
 from threadline.core.sealing import Limits, Sealer
 from threadline.core.timeouts import Timeouts
 from threadline.core.usage import Budget, Price
@@ -64,22 +65,6 @@ class WindowSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     reading: Window = READING_WINDOW
     channels: Window = CHANNEL_WINDOW
-
-
-class CompactionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Summaries of older messages. `automatic` writes one when the window is nearly full. `seconds` is for one call of
-    the model."""
-
-    automatic: bool = True
-    seconds: Annotated[float, msgspec.Meta(gt=0)] = 60.0
-
-
-class TitleSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Titles of threads. `by_model` asks the agent's model after the first reply; otherwise the title is the first
-    words. `seconds` is for that call."""
-
-    by_model: bool = True
-    seconds: Annotated[float, msgspec.Meta(gt=0)] = 20.0
 
 
 class AgentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -16,13 +16,14 @@ from threadline.bootstrap import Threadline
 from threadline.client import connect
 from threadline.core.errors import Conflict
 from threadline.core.messages import user
+from threadline.core.model_texts import CompactionSettings, TitleSettings
 from threadline.core.parts import plain_text
 from threadline.core.sealing import Limits
 from threadline.core.tokens import total_tokens
 from threadline.core.usage import Budget
 from threadline.core.windows import Window
 from threadline.ports import GatewayThread, Store
-from threadline.settings import BudgetSettings, CompactionSettings, Settings, TitleSettings, WindowSettings
+from threadline.settings import BudgetSettings, Settings, WindowSettings
 from threadline.testing.clock import ManualClock
 
 WINDOW = 1_500

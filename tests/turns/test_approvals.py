@@ -15,12 +15,13 @@ from threadline.core.approvals import ApprovalDecision
 from threadline.core.errors import AgentFailed, Conflict, GuardRefused, InvalidInput, NotFound, RoleRefused
 from threadline.core.events import Event, Finish, TextDelta, ToolCall
 from threadline.core.messages import Message, NewMessage
+from threadline.core.model_texts import TitleSettings
 from threadline.core.parts import ToolPart
 from threadline.core.prompts import PromptMessage
 from threadline.library import ThreadHandle, UserView
 from threadline.ports import Store
 from threadline.replies import Defer
-from threadline.settings import GuardSettings, Settings, TitleSettings
+from threadline.settings import GuardSettings, Settings
 from threadline.testing.agents import ScriptedModel, Step
 from threadline.testing.clock import ManualClock
 from threadline.turns.approvals import AnswerRequest

@@ -17,11 +17,12 @@ from threadline.core.approvals import MAX_OUTPUT_BYTES, Answer
 from threadline.core.errors import Conflict, GuardRefused, InvalidInput, LimitExceeded, NotFound, RoleRefused
 from threadline.core.events import Event, Finish, TextDelta, ToolCall
 from threadline.core.messages import Message
+from threadline.core.model_texts import TitleSettings
 from threadline.core.parts import ToolPart
 from threadline.core.prompts import PromptMessage
 from threadline.library import ThreadHandle, UserView
 from threadline.ports import Store
-from threadline.settings import GuardSettings, Settings, TitleSettings
+from threadline.settings import GuardSettings, Settings
 from threadline.testing.agents import ScriptedModel, Step
 from threadline.testing.clock import ManualClock
 

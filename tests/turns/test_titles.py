@@ -10,8 +10,9 @@ import pytest
 from tests.memory_model import MemoryModel
 from threadline.bootstrap import Threadline
 from threadline.core.errors import AgentFailed
+from threadline.core.model_texts import TitleSettings
 from threadline.ports import Store
-from threadline.settings import Settings, TitleSettings
+from threadline.settings import Settings
 from threadline.testing.clock import ManualClock
 from threadline.turns.model_texts import clean_title
 
