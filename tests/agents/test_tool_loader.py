@@ -19,10 +19,12 @@ from threadline.agents.registry import build_agent
 from threadline.core.channels import Agent as AgentRow
 from threadline.core.errors import SettingsInvalid
 from threadline.core.events import ToolCall, ToolResult
+from threadline.core.model_texts import TitleSettings
 from threadline.core.parts import ToolPart
 from threadline.settings import AgentSettings, Settings
 from threadline.testing.agents import prompt_of
 
+NO_TITLES = TitleSettings(by_model=False)
 TOOLS = '''
 """Facts about cities."""
 
@@ -132,7 +134,7 @@ def test_a_module_of_the_folder_takes_the_place_of_no_installed_one(folder: Path
 async def test_http_and_the_library_run_the_same_tools(importable: Path) -> None:
     with stub_model(POPULATION, "545,000.", POPULATION, "Again 545,000.") as model:
         agent = AgentSettings("openai", "stub", tools=("cities:population",), settings=model.settings())
-        settings = Settings(database=":memory:", agent="helper", agents={"helper": agent})
+        settings = Settings(database=":memory:", agent="helper", agents={"helper": agent}, titles=NO_TITLES)
         async with threadline.open(settings=settings) as tl:
             reply = await (await tl.as_user("ada").create_thread()).ask(ASK)
             assert reply.text == "545,000."
@@ -153,7 +155,7 @@ async def test_tools_of_the_process_are_offered_beside_those_of_the_settings(imp
 
     with stub_model([("clock", {})], "Noon.") as model:
         agent = AgentSettings("openai", "stub", tools=("cities:population",), settings=model.settings())
-        settings = Settings(database=":memory:", agent="helper", agents={"helper": agent})
+        settings = Settings(database=":memory:", agent="helper", agents={"helper": agent}, titles=NO_TITLES)
         async with threadline.open(settings=settings, tools=[clock]) as tl:
             await (await tl.as_user("ada").create_thread()).ask("What time is it?")
         assert (model.offered, model.results) == (["clock", "population"], ["noon"])

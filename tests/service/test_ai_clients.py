@@ -244,7 +244,7 @@ async def test_a_client_gets_sources_files_data_and_metadata_live_and_reloaded(
     sent, loaded, _ = await drive(["send", "Show me", {"agentId": "scripted"}], ["reload"], ["validate"])
     assert (sent["status"], sent["error"]) == ("ready", None)
     by_type = {part["type"]: part for part in content(sent["messages"][1])}
-    # Live, a text that goes on after a source is two parts; a chunk of a file has no name.
+    # Live, a text that continues after a source is two parts; a chunk of a file has no name.
     wanted = {part["type"]: part for part in content({"parts": STORED[1:]})}
     assert {kind: part for kind, part in by_type.items() if kind != "text"} == wanted
     assert (texts(sent)[1], sent["messages"][1]["metadata"]) == ("Look: done.", METADATA)
