@@ -31,6 +31,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("THREADLINE_DATABASE", "THREADLINE_SETTINGS", "XDG_DATA_HOME", "XDG_CONFIG_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
+    # A stub model answers what a test asks, and nothing else.
+    monkeypatch.setenv("THREADLINE_TITLES__BY_MODEL", "false")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -36,6 +36,8 @@ class Terminal:
             "TERM": "xterm",
             "LANG": "C.UTF-8",
             "PROMPT_TOOLKIT_NO_CPR": "1",
+            # A stub model answers what a test asks, and nothing else.
+            "THREADLINE_TITLES__BY_MODEL": "false",
         }
         self.columns = 160
         self._home = home

@@ -18,9 +18,11 @@ from threadline.core.threads import Scope
 
 
 async def in_the_terminal(world: World, user: str, thread_id: str, text: str) -> str:
-    words = ["chat", "--resume", thread_id, "-p", text, "--agent", "rehearsal"]
+    words = ["chat", "--resume", thread_id, "-p", text]
     where = ["--database", world.settings.database, "--user", user]
     kept = {name: value for name, value in os.environ.items() if not name.startswith("THREADLINE_")}
+    # Not as an option, which would change the thread's agent.
+    kept["THREADLINE_AGENT"] = "rehearsal"
     program = Path(sys.executable).parent / "threadline"
     ran = await asyncio.create_subprocess_exec(
         program, *words, *where, cwd=world.folder, env=kept, stdout=asyncio.subprocess.PIPE

@@ -11,6 +11,7 @@ from asyncpg.connection import LoggedQuery
 
 from threadline.bootstrap import Threadline
 from threadline.core.events import Event, TextDelta
+from threadline.core.model_texts import TitleSettings
 from threadline.core.prompts import Prompt
 from threadline.core.timeouts import Timeouts
 from threadline.ports import AgentServices
@@ -40,8 +41,8 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         if not record.query.startswith("LISTEN"):
             sent.append(record.query)
 
-    async def counting(self: Address, timeouts: Timeouts) -> asyncpg.Connection:
-        connection = await connect(self, timeouts)
+    async def counting(self: Address, timeouts: Timeouts, *, unbounded: bool = False) -> asyncpg.Connection:
+        connection = await connect(self, timeouts, unbounded=unbounded)
         connection.add_query_logger(note)
         return connection
 
@@ -56,7 +57,8 @@ async def test_a_turn_takes_six_round_trips_and_its_reply_one(
     statements: list[str], dsn: str, clock: ManualClock
 ) -> None:
     store = await PostgresStore.open(dsn, clock=clock)
-    opened = Threadline(store, Settings(agent="brief"), clock, agents={"brief": Brief()}, timing=NO_TIMERS)
+    settings = Settings(agent="brief", titles=TitleSettings(by_model=False))
+    opened = Threadline(store, settings, clock, agents={"brief": Brief()}, timing=NO_TIMERS)
     thread = await opened.as_user().create_thread()
     await thread.ask("The first one makes connections")
     # asyncpg logs a statement in the next iteration of the event loop.

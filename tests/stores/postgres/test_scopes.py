@@ -135,7 +135,7 @@ async def test_operations_work_through_pgbouncer(bounced_store: PostgresStore) -
         await add_turn(inside, "turn", branch.id, "web")
 
     await bounced_store.transact(tx.scope, work)
-    assert await history(tx, branch.id) == ["a zebra", "c"]
+    assert await history(tx, branch.id) == ["a zebra", "c", "Is it far?"]
     assert len(await tx.search("zebra")) == 1
     async with bounced_store.watch(tx.scope, "turn") as watch, asyncio.timeout(30):
         waiting = asyncio.create_task(watch.wait(60))

@@ -178,6 +178,31 @@ class TestExpectedCount:
         assert {outcome.current_count for outcome in lost} == {1}
         assert len(await history(alice, thread.id)) == 1
 
+    @pytest.mark.req("G-10")
+    async def test_an_append_on_another_timeline_than_expected_is_refused(self, alice: Transaction) -> None:
+        """HeadMoved: `expected_count` is not the count, or `expected_timeline` is not the timeline."""
+        thread = await create_thread_with(alice, "a", "b")
+        moved = await alice.move(thread.id, 1)
+        with pytest.raises(HeadMoved):
+            await alice.append(thread.id, exchange("late"), expected_count=2, expected_timeline=thread.timeline_id)
+        await alice.append(thread.id, exchange("c"), expected_count=2, expected_timeline=moved.timeline_id)
+        assert await history(alice, thread.id) == ["a", "b", "c"]
+
+    @pytest.mark.req("G-10")
+    async def test_an_append_after_a_message_moves_the_thread_once(self, alice: Transaction) -> None:
+        """With `after` the thread is first moved to a new timeline that continues after this seq (-1: before the first
+        message), in the same commit; a repeat does not move it, and InvalidInput: there is no such seq."""
+        thread = await create_thread_with(alice, "a", "b", "c")
+        for _ in range(2):
+            await alice.append(thread.id, exchange("d"), key="k", after=0)
+            assert await history(alice, thread.id) == ["a", "d"]
+        assert len(await alice.timelines(thread.id)) == 2
+        with pytest.raises(InvalidInput):
+            await alice.append(thread.id, exchange("e"), after=7)
+        assert await history(alice, thread.id) == ["a", "d"]
+        await alice.append(thread.id, exchange("e"), after=-1)
+        assert await history(alice, thread.id) == ["e"]
+
 
 class TestRepeating:
     async def test_the_same_key_is_the_same_call(self, alice: Transaction, clock: ManualClock) -> None:

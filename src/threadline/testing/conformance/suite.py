@@ -39,6 +39,7 @@ from threadline.testing.conformance.threads import (
 )
 from threadline.testing.conformance.timelines import (
     TestBranching,
+    TestExpectedHead,
     TestMoving,
     TestSwitching,
     TestUndoing,
@@ -77,6 +78,7 @@ __all__ = [
     "TestEnding",
     "TestEnqueueing",
     "TestExpectedCount",
+    "TestExpectedHead",
     "TestExpiringValues",
     "TestFinishTurn",
     "TestHolderChecks",

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from threadline.core.errors import DuplicateId, InvalidInput, NotFound
+from threadline.core.errors import DuplicateId, HeadMoved, InvalidInput, NotFound
 from threadline.core.threads import NewThread, Thread, ThreadChanges
 from threadline.ports import Transaction
 from threadline.testing.clock import ManualClock
@@ -307,3 +307,27 @@ class TestSwitching:
         """NotFound."""
         with pytest.raises(NotFound, match="nowhere"):
             await alice.timelines("nowhere")
+
+
+class TestExpectedHead:
+    @pytest.mark.req("G-10")
+    @pytest.mark.parametrize("expected", ["count", "timeline"])
+    async def test_a_move_from_elsewhere_changes_nothing(self, alice: Transaction, expected: str) -> None:
+        """A move with `expected_count` or `expected_timeline` is HeadMoved, and changes nothing, if the thread's end is
+        elsewhere when it commits."""
+        thread = await create_thread_with(alice, "a", "b", "c")
+        await alice.save(thread.id, "here")
+        stale: dict[str, Any] = {"expected_count": 2} if expected == "count" else {"expected_timeline": "elsewhere"}
+        true: dict[str, Any] = {"expected_count": 3, "expected_timeline": thread.timeline_id}
+        for move in (
+            lambda **head: alice.move(thread.id, 1, **head),
+            lambda **head: alice.undo(thread.id, **head),
+            lambda **head: alice.switch(thread.id, thread.timeline_id, **head),
+            lambda **head: alice.load(thread.id, "here", **head),
+        ):
+            with pytest.raises(HeadMoved):
+                await move(**stale)
+            assert await history(alice, thread.id) == ["a", "b", "c"]
+            assert len(await alice.timelines(thread.id)) == 1
+        await alice.move(thread.id, 1, **true)
+        assert await history(alice, thread.id) == ["a", "b"]

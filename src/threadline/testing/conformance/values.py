@@ -66,7 +66,9 @@ class TestValues:
 
     @pytest.mark.req("G-09")
     async def test_a_stale_version_changes_nothing(self, alice: Transaction) -> None:
-        """Makes all the changes or none. ValueChanged: a version is not the expected one, where 0 means no value."""
+        """Makes all the changes or none, and returns a version for each: the new one of a value that was stored, the
+        last one of a value that was removed, 0 if there was none to remove. ValueChanged: a version is not the expected
+        one, where 0 means no value."""
         thread = await create_thread_with(alice)
         (version,) = await alice.write_values([put("thread", thread.id, "a", b"1", expected=0)])
         for wrong in (0, version + 1):
@@ -200,7 +202,7 @@ class TestExpiringValues:
     async def test_an_expired_value_does_not_exist(
         self, alice: Transaction, system: Transaction, clock: ManualClock
     ) -> None:
-        """A value that has expired does not exist."""
+        """A value that has expired does not exist. Removes values that have expired; returns how many rows."""
         user = alice.scope.user_id
         await alice.write_values(
             [
@@ -241,7 +243,8 @@ class TestExpiringValues:
 class TestOwnersOfValues:
     @pytest.mark.req("G-09")
     async def test_a_threads_values_are_hidden_and_purged_with_it(self, alice: Transaction) -> None:
-        """A value of a thread exists as long as the thread and is not found while the thread is deleted."""
+        """A value of a thread exists as long as the thread and is not found while the thread is deleted. NotFound as in
+        `write_values`."""
         thread, other = await create_thread_with(alice, "a"), await create_thread_with(alice, "b")
         for each in (thread, other):
             await alice.write_values([put("thread", each.id, "k", each.id.encode())])
@@ -262,7 +265,8 @@ class TestOwnersOfValues:
     async def test_a_users_values_are_theirs_alone(
         self, alice: Transaction, bob: Transaction, admin: Transaction
     ) -> None:
-        """A value of a user is that user's alone, also for administrators."""
+        """A value of a user is that user's alone, also for administrators. NotFound: there is no such thread, or the
+        values are another user's."""
         user = alice.scope.user_id
         await alice.write_values([put("user", user, "k")])
         for tx in (bob, admin):
@@ -278,7 +282,8 @@ class TestOwnersOfValues:
     async def test_a_tenants_values_are_written_by_administrators_and_read_by_all(
         self, alice: Transaction, admin: Transaction, bob: Transaction, other_tenant: Transaction
     ) -> None:
-        """A value of the tenant can be read by all its users and written by admin and system scopes."""
+        """A value of the tenant can be read by all its users and written by admin and system scopes. RoleRefused: the
+        tenant's values, without the role."""
         await admin.write_values([put("tenant", "", "k", b"for all")])
         for tx in (alice, bob):
             assert await read(tx, "tenant", "", "k") == {"k": b"for all"}
