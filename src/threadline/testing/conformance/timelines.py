@@ -319,12 +319,13 @@ class TestExpectedHead:
         await alice.save(thread.id, "here")
         stale: dict[str, Any] = {"expected_count": 2} if expected == "count" else {"expected_timeline": "elsewhere"}
         true: dict[str, Any] = {"expected_count": 3, "expected_timeline": thread.timeline_id}
-        for move in (
+        moves: list[Callable[..., Awaitable[Thread]]] = [
             lambda **head: alice.move(thread.id, 1, **head),
             lambda **head: alice.undo(thread.id, **head),
             lambda **head: alice.switch(thread.id, thread.timeline_id, **head),
             lambda **head: alice.load(thread.id, "here", **head),
-        ):
+        ]
+        for move in moves:
             with pytest.raises(HeadMoved):
                 await move(**stale)
             assert await history(alice, thread.id) == ["a", "b", "c"]
