@@ -17,7 +17,7 @@ from threadline.core.commands import parse
 from threadline.core.errors import StoreFailed, ThreadlineError, TokenRefused
 from threadline.core.platform_messages import Arrival
 from threadline.matrix import message_format
-from threadline.matrix.bridge import SURFACE, Bridge, RoomDelivery
+from threadline.matrix.bridge import CLAIM_PERIODS, SURFACE, Bridge, RoomDelivery
 from threadline.matrix.device import DeviceFolder, OpenBatch, SyncCursor
 from threadline.matrix.encryption import Encryption, EncryptionIncomplete
 from threadline.matrix.events_in import (
@@ -57,7 +57,7 @@ log = logging.getLogger("threadline.matrix")
 ReadEvent: TypeAlias = RoomText | Unreadable | Retraction | Reaction | Departure
 Work: TypeAlias = Coroutine[Any, Any, None]
 
-# They are claimed at once and sent within a second or two.
+# After an earlier process's claims are over, its replies are sent within a second or two.
 _EARLIER_REPLIES_SECONDS = 2.0
 # A send takes well under a second; what takes longer is given back, and the next process sends it.
 _GRACE_SECONDS = 2.0
@@ -99,7 +99,8 @@ class Bot:
         loop = asyncio.get_running_loop()
         self._fault = loop.create_future()
         # Replies that an earlier process left come first: until they are sent, no live view may begin.
-        pause = min(_EARLIER_REPLIES_SECONDS, self._settings.recovery_seconds) if self._cursor.position else 0.0
+        earlier = CLAIM_PERIODS * self._settings.recovery_seconds + _EARLIER_REPLIES_SECONDS
+        pause = earlier if self._cursor.position else 0.0
         views = LiveViews(self._bridge, self.homeserver, self._settings.edit_seconds, loop.time() + pause)
         sender = RoomSender(self.homeserver, RoomFactory(self.homeserver, self._settings), views)
         breaker = CircuitBreaker(SystemClock(), ROOM_RETRY)

@@ -24,7 +24,7 @@ SURFACE: Surface = "matrix"
 # The most that the service allows. A row that is enqueued in the meantime ends the wait.
 _WAIT_SECONDS = 5.0
 # A claim lasts this many recovery periods. After that another bot may claim the row.
-_CLAIM_PERIODS = 3
+CLAIM_PERIODS = 3
 
 
 class RunningTurn(NamedTuple):
@@ -98,7 +98,7 @@ class LocalBridge:
             SURFACE,
             self._worker,
             limit=limit,
-            claim_seconds=_CLAIM_PERIODS * self._settings.recovery_seconds,
+            claim_seconds=CLAIM_PERIODS * self._settings.recovery_seconds,
             wait_seconds=_WAIT_SECONDS,
             holding=holding,
             stopping=self._stopping,
@@ -150,7 +150,7 @@ class RemoteBridge:
             self._calls.claim(
                 self._worker,
                 limit=limit,
-                claim_seconds=_CLAIM_PERIODS * self._settings.recovery_seconds,
+                claim_seconds=CLAIM_PERIODS * self._settings.recovery_seconds,
                 wait_seconds=_WAIT_SECONDS,
                 holding=holding,
             )
