@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
 
-from tests.conftest import postgres_database
 from tests.service.conftest import SERVICE
 from tests.service.running_service import CHAT, THREADS, Client, serving
 from threadline.bootstrap import open as open_threadline
 from threadline.core.ids import new_id
 from threadline.settings import Settings
+from threadline.testing.postgres import shared_server
 
 NUL = "%00"
 HALF = "%ED%A0%80"
@@ -45,10 +46,14 @@ REQUESTS: list[tuple[str, str, Any]] = [
 
 @pytest.fixture(params=["memory", "postgres"])
 async def client(request: pytest.FixtureRequest, tenant_id: str) -> AsyncIterator[Client]:
-    database = ":memory:" if request.param == "memory" else await postgres_database()
-    settings = Settings(database=database, tenant=tenant_id, service=SERVICE)
-    async with open_threadline(settings=settings) as threadline, serving(threadline) as client:
-        yield client
+    async with AsyncExitStack() as stack:
+        database = ":memory:"
+        if request.param == "postgres":
+            # Not the shared database: deliveries that other tests left there fail in this service and are logged.
+            database = await stack.enter_async_context(shared_server().database())
+        settings = Settings(database=database, tenant=tenant_id, service=SERVICE)
+        threadline = await stack.enter_async_context(open_threadline(settings=settings))
+        yield await stack.enter_async_context(serving(threadline))
 
 
 @pytest.mark.req("R-06")
