@@ -79,7 +79,7 @@ bench: env ## benchmarks against the bare drivers and peers; results go to bench
 COMPILE := $(MACHINE_CERTS) UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile pyproject.toml --quiet --universal \
 	--python-version 3.11 --generate-hashes --no-emit-index-url
 lock: env ## update requirements-*.lock from pyproject.toml; ARGS=--upgrade takes newer versions
-	$(COMPILE) --all-extras --group dev --output-file requirements-dev.lock $(ARGS)
+	$(COMPILE) --extra all --extra local --extra testing --extra vault --group dev --output-file requirements-dev.lock $(ARGS)
 	$(COMPILE) --extra serve --group serve --constraint requirements-dev.lock --output-file requirements-serve.lock
 	$(COMPILE) tests/frameworks/packages.in --output-file tests/frameworks/packages.lock $(ARGS)
 

@@ -39,12 +39,17 @@ def pins(name: str = "dev") -> dict[str, Pin]:
     }
 
 
+# The extras of `threadline.adapters`. Their packages are installed only in the environment of the frameworks.
+FRAMEWORK_EXTRAS = {"adk", "langchain", "langgraph", "openai-agents", "pydantic-ai"}
+
+
 def asked_for() -> list[Requirement]:
     """What pyproject.toml names itself; an extra or a group made of others adds nothing."""
     told = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     project = told["project"]
     groups = told["dependency-groups"].values()
-    lists = [project["dependencies"], *project["optional-dependencies"].values(), *groups]
+    extras = [lines for name, lines in project["optional-dependencies"].items() if name not in FRAMEWORK_EXTRAS]
+    lists = [project["dependencies"], *extras, *groups]
     requirements = [Requirement(line) for lines in lists for line in lines if isinstance(line, str)]
     return [requirement for requirement in requirements if requirement.name != "threadline"]
 
@@ -56,6 +61,16 @@ def test_every_pin_was_read() -> None:
 def test_the_lock_holds_what_pyproject_asks_for_and_nothing_it_no_longer_does() -> None:
     direct = {name for name, pin in pins().items() if pin.is_direct}
     assert direct == {canonicalize_name(requirement.name) for requirement in asked_for()}, "run `make lock`"
+
+
+def test_the_frameworks_lock_pins_what_the_extras_of_the_adapters_allow() -> None:
+    told = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    extras = told["project"]["optional-dependencies"]
+    lock = (ROOT / "tests/frameworks/packages.lock").read_text(encoding="utf-8")
+    for requirement in [Requirement(line) for name in FRAMEWORK_EXTRAS for line in extras[name]]:
+        pin = re.search(rf"^{canonicalize_name(requirement.name)}==([^ ]+)", lock, re.MULTILINE)
+        assert pin, f"{requirement.name} is not pinned: run `make lock`"
+        assert requirement.specifier.contains(pin[1], prereleases=True), f"{requirement}: run `make lock`"
 
 
 def test_every_pinned_version_is_one_that_pyproject_allows() -> None:
