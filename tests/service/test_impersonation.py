@@ -26,7 +26,7 @@ from threadline.service.openapi.document import build_document
 from threadline.settings import JwtSettings, RateLimits, ServiceSettings, Settings
 
 ASKING = msgspec.structs.replace(SERVICE, authentication=True)
-FOR_OTHERS_TOO = {"listLinks", "removeLink", "listUsage"}
+FOR_OTHERS_TOO = {"readMe", "listLinks", "removeLink", "listUsage"}
 """Beside chat, threads, saves and agents."""
 UNDO = f"{THREADS}/key/undo"
 

@@ -28,13 +28,19 @@ from threadline.service.app import build_app
 from threadline.service.auth.permissions import PERMISSIONS, Permission
 from threadline.service.openapi.document import PATH, declared_operations
 from threadline.service.openapi.operation import Operation
-from threadline.settings import Settings
+from threadline.settings import RateLimits, Settings
 from threadline.testing.clock import ManualClock
 from threadline.testing.conformance.sample_data import SECRET
 
 pytestmark = pytest.mark.parametrize("database", ["memory", "postgres"], indirect=True)
 
-UNUSED = {"lisbon": "atlantis", "concierge": "doorman", "porter": "janitor", "before the trip": "after the flood"}
+UNUSED = {
+    "lisbon": "atlantis",
+    "concierge": "doorman",
+    "porter": "janitor",
+    "before the trip": "after the flood",
+    "grace": "linus",
+}
 """Names of alice's objects, and unused names to compare with."""
 UNAUTHENTICATED = ("no header", "a revoked token", "an expired token", "a made-up token", "an arbitrary text")
 OUR_SECRET = "plugh"
@@ -88,7 +94,10 @@ def questions(threadline: Threadline) -> list[Question]:
 
 @pytest.fixture
 def settings(tenant_id: str) -> Settings:
-    return Settings(agent="scripted", tenant=tenant_id, service=msgspec.structs.replace(SERVICE, authentication=True))
+    # Without limits: there are more routes, times callers, than requests that one token may send in a minute.
+    unlimited = RateLimits(per_token=0, per_acting_token=0, per_address=0)
+    service = msgspec.structs.replace(SERVICE, authentication=True, rates=unlimited)
+    return Settings(agent="scripted", tenant=tenant_id, service=service)
 
 
 @pytest.fixture

@@ -9,16 +9,21 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any, NamedTuple
 
+from msgspec import UNSET, UnsetType
+
+from threadline.administration.users import UserAdministration, check_owner
 from threadline.core.access import TOKEN_ROLES, ApiToken, AuditEntry, NewToken, TokenRole, make_token, parse_token
 from threadline.core.checks import check_choice, check_range
-from threadline.core.errors import InvalidInput, InvalidName, NotFound
+from threadline.core.errors import Conflict, InvalidInput, NotFound
 from threadline.core.ids import check_generated_id, check_id, check_user_id, new_id
 from threadline.core.sealing import CleanJson, Sealer
-from threadline.core.threads import SYSTEM_USER, Scope
+from threadline.core.threads import Scope
 from threadline.ports import Clock, Store, Transaction
 from threadline.threads.field_checks import admit_name
 
 AUDIT_LIMIT = 100
+TOKEN_LIFETIME = dt.timedelta(days=90)
+"""Of a token whose creator names no expiry: a forgotten token must not work for ever."""
 
 
 class CreatedToken(NamedTuple):
@@ -39,6 +44,7 @@ class Administration:
         self._clock = clock
         self._scope = scope
         self._actor_id = actor_id
+        self.users = UserAdministration(store, self._sealer, scope, actor_id=actor_id)
 
     async def create_token(
         self,
@@ -46,12 +52,15 @@ class Administration:
         *,
         name: str,
         role: TokenRole = "member",
-        expires_at: dt.datetime | None = None,
+        expires_at: dt.datetime | UnsetType | None = UNSET,
         acts_for_users: bool = False,
     ) -> CreatedToken:
-        """InvalidInput for an unknown role, an expiry in the past, or an administrator's token that acts for users: if
-        it were stolen, the thief would have both powers. InvalidName for the user `system`."""
+        """`expires_at` None is never; without it the token expires after TOKEN_LIFETIME. InvalidInput for an unknown
+        role, an expiry in the past, or an administrator's token that acts for users: if it were stolen, the thief would
+        have both powers. InvalidName for the user `system`. Conflict if the user is disabled."""
         self._scope.require("admin")
+        if expires_at is UNSET:
+            expires_at = self._clock.now() + TOKEN_LIFETIME
         check_choice("role", role, TOKEN_ROLES)
         if expires_at is not None and expires_at <= self._clock.now():
             raise InvalidInput(f"`expires_at` must be in the future, got {expires_at.isoformat()}")
@@ -63,7 +72,7 @@ class Administration:
         new = NewToken(
             new_id(),
             parsed.token_hash,
-            _check_owner(owner_id),
+            check_owner(owner_id),
             admit_name(self._sealer, "token", name),
             role,
             expires_at,
@@ -73,6 +82,9 @@ class Administration:
         details = self._details(user=new.owner_id, name=new.name, role=role, **acting)
 
         async def work(tx: Transaction) -> ApiToken:
+            owner = await tx.user(new.owner_id)
+            if owner is not None and owner.disabled_at is not None:
+                raise Conflict(f"user {new.owner_id!r} is disabled: enable them first")
             made = await tx.create_token(new)
             await tx.record_act("token.created", made.id, details, actor_id=self._actor_id)
             return made
@@ -120,9 +132,3 @@ class Administration:
 
     def _details(self, **details: Any) -> CleanJson:
         return self._sealer.json(details, "details")
-
-
-def _check_owner(user_id: str) -> str:
-    if check_user_id(user_id) == SYSTEM_USER:
-        raise InvalidName(f"user id {SYSTEM_USER!r} is reserved for the service itself: choose another one")
-    return user_id

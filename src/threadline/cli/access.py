@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import datetime as dt
 import sys
+
+from msgspec import UNSET, UnsetType
 
 from threadline.cli.connection import load_settings
 from threadline.cli.output import format_time, print_json, print_table, report
@@ -17,7 +20,7 @@ from threadline.maintenance import administering
 
 async def create_token(args: argparse.Namespace) -> None:
     settings = load_settings(args)
-    expires_at = SystemClock().now() + parse_duration(args.expires) if args.expires else None
+    expires_at = _expiry(args.expires)
     async with administering(settings, settings.tenant) as administration:
         token, text = await administration.create_token(
             settings.user, name=args.name, role=args.role, expires_at=expires_at, acts_for_users=args.acts_for_users
@@ -30,6 +33,12 @@ async def create_token(args: argparse.Namespace) -> None:
     acting = ", may act for any user" if token.acts_for_users else ""
     described = f"user {printable(token.owner_id)}, tenant {settings.tenant}, role {token.role}{acting}"
     print(f"Created token {token.id}: {described}. Store it now: it is not shown again.", file=sys.stderr)
+
+
+def _expiry(given: str | None) -> dt.datetime | UnsetType | None:
+    if given is None:
+        return UNSET
+    return None if given == "never" else SystemClock().now() + parse_duration(given)
 
 
 async def list_tokens(args: argparse.Namespace) -> None:
@@ -46,12 +55,13 @@ async def list_tokens(args: argparse.Namespace) -> None:
             token.owner_id,
             f"{token.role}, acts for users" if token.acts_for_users else token.role,
             "active" if token.is_valid(now) else "revoked" if token.revoked_at else "expired",
+            format_time(token.expires_at) if token.expires_at else "never",
             format_time(token.last_used_at) if token.last_used_at else "never",
             token.name,
         )
         for token in tokens
     ]
-    headings = ("id", "user", "role", "state", "last used", "name")
+    headings = ("id", "user", "role", "state", "expires", "last used", "name")
     print_table(headings, rows, empty="No tokens yet. Create one: threadline token create --user NAME")
 
 

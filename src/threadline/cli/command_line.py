@@ -10,7 +10,7 @@ import argparse
 
 from threadline.cli.admin_arguments import add_admin, add_purge
 from threadline.cli.parser import COMMAND, AddCommand, Parser, add_group, adder, port
-from threadline.cli.service_command_line import add_audit, add_channels, add_link, add_token, add_vault
+from threadline.cli.service_command_line import add_audit, add_channels, add_link, add_token, add_users, add_vault
 from threadline.version import __version__
 
 FORMATS = ("jsonl", "json", "markdown")
@@ -45,6 +45,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_completion(adder(commands, common))
     add_admin(adder(commands, common))
     _add_bridge(adder(commands, common))
+    add_users(add_group(commands, "users", "list, change and disable the users of a tenant", common))
     add_token(add_group(commands, "token", "create and revoke API tokens", common))
     add_audit(add_group(commands, "audit", "read the log of administrative actions", common))
     add_purge(add_group(commands, "purge", "permanently delete a user or a tenant", common))

@@ -73,11 +73,26 @@ def add_token(add: AddCommand) -> None:
     create.add_argument("--name", default="unnamed", help="a note for the list of tokens")
     roles = "what it may do (default: member)"
     create.add_argument("--role", choices=("viewer", "member", "admin"), default="member", help=roles)
-    create.add_argument("--expires", metavar="TIME", help="expire after this long: 30d, 12h (default: never)")
+    create.add_argument("--expires", metavar="TIME", help="expire after this long: 30d, 12h, never (default: 90d)")
     create.add_argument("--acts-for-users", action="store_true", help="allow it to act for any user, as a bot does")
     add("list", "list tokens, newest first", "access:list_tokens")
     revoke = add("revoke", "revoke a token immediately", "access:revoke_token")
     revoke.add_argument("id", help="its id, as threadline token list prints it")
+
+
+def add_users(add: AddCommand) -> None:
+    add("list", "list the users of the tenant", "users:list_users")
+    create = add("create", "create a user", "users:create_user", examples=("ada --display-name 'Ada Lovelace'",))
+    change = add("set", "change a user's name or role", "users:change_user", examples=("ada --role viewer",))
+    disable = add("disable", "end a user's access: revoke tokens and links, stop turns", "users:disable_user")
+    enable = add("enable", "give a disabled user access again, with new tokens and links", "users:enable_user")
+    for parser in (create, change, disable, enable):
+        parser.add_argument("id", help="the id of the user")
+    for parser in (create, change):
+        parser.add_argument("--display-name", metavar="NAME", help="a name for people; empty removes it")
+    roles = ("viewer", "member", "admin")
+    create.add_argument("--role", choices=roles, default="member", help="what they may do (default: member)")
+    change.add_argument("--role", choices=roles, help="what they may do; tokens with a higher role get this one")
 
 
 def add_audit(add: AddCommand) -> None:

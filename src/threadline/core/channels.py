@@ -82,9 +82,12 @@ class Agent(msgspec.Struct, frozen=True):
 
 
 class User(msgspec.Struct, frozen=True):
+    """A disabled user has no access: their tokens and links were revoked at `disabled_at`."""
+
     id: str
     display_name: str | None = None
     role: Literal["viewer", "member", "admin"] = "member"
+    disabled_at: dt.datetime | None = None
 
 
 class SealedCredentials(msgspec.Struct, frozen=True):

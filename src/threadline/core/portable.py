@@ -17,7 +17,7 @@ Row: TypeAlias = tuple[Any, ...]
 
 TABLES: dict[str, tuple[str, ...]] = {
     "tenants": ("name", "created_us"),
-    "users": ("id", "display_name", "role", "created_us"),
+    "users": ("id", "display_name", "role", "disabled_us", "created_us"),
     "agents": ("id", "name", "provider", "model", "settings", "system_prompt", "enabled"),
     "credentials": ("platform", "key_id", "sealed", "updated_us"),
     "timelines": ("id", "owner_id", "thread_id", "parent_id", "parent_seq", "lineage", "created_us"),
@@ -148,7 +148,7 @@ TABLES: dict[str, tuple[str, ...]] = {
 }
 
 
-ADDED_COLUMNS: dict[tuple[str, str], Any] = {}
+ADDED_COLUMNS: dict[tuple[str, str], Any] = {("users", "disabled_us"): None}
 """Columns that backups of earlier versions lack, by table and column, and the value that restored rows get. A new
 column of TABLES needs an entry."""
 

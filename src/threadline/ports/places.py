@@ -6,6 +6,7 @@ import datetime as dt
 from collections.abc import Sequence
 from typing import Protocol
 
+from threadline.core.access import TokenRole
 from threadline.core.channels import (
     Agent,
     Binding,
@@ -69,13 +70,31 @@ class PlaceOperations(Protocol):
         ...
 
     async def put_user(self, user: User) -> User:
-        """Creates or replaces a user. Only system and admin scopes may name another user (RoleRefused)."""
+        """Creates or replaces a user; `disabled_at` does not change. Only system and admin scopes may name another user
+        (RoleRefused)."""
         ...
 
     async def user(self, user_id: str) -> User | None: ...
 
-    async def users(self) -> list[User]:
-        """Every user of the tenant, by id. System and admin scopes only; others see themselves."""
+    async def users(self, *, after_id: str | None = None, limit: int | None = None) -> list[User]:
+        """Every user of the tenant, by id; with `after_id` those that follow it. System and admin scopes only; others
+        see themselves."""
+        ...
+
+    async def disable_user(self, user_id: str) -> User | None:
+        """Ends the access of a user: revokes their tokens and links, removes their link codes and stops their turns.
+        None if there is no such user. A disabled user stays disabled since the first time. Admin and system scopes only
+        (RoleRefused)."""
+        ...
+
+    async def enable_user(self, user_id: str) -> User | None:
+        """Ends the disabling; tokens and links stay revoked. None if there is no such user. Admin and system scopes
+        only (RoleRefused)."""
+        ...
+
+    async def limit_tokens(self, user_id: str, role: TokenRole) -> int:
+        """Gives the user's tokens that have a higher role this one. How many. Admin and system scopes only
+        (RoleRefused)."""
         ...
 
     async def put_link(self, platform: Surface, platform_user_id: str, owner_id: str, state: LinkState) -> Link:
@@ -88,7 +107,8 @@ class PlaceOperations(Protocol):
         ...
 
     async def sender(self, platform: Surface, platform_user_id: str) -> Sender | None:
-        """The sender of a message: the owner of the link, its state, and the owner's role. System scope."""
+        """The sender of a message: the owner of the link, its state (`revoked` if the owner is disabled), and the
+        owner's role. System scope."""
         ...
 
     async def links(self) -> list[Link]: ...

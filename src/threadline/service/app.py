@@ -58,6 +58,7 @@ from threadline.service.routes.thread_details import ThreadDetailRoutes
 from threadline.service.routes.thread_upkeep import IMPORT_PATH, ThreadUpkeepRoutes, TransferRoutes
 from threadline.service.routes.threads import ThreadRoutes
 from threadline.service.routes.usage import UsageRoutes
+from threadline.service.routes.users import UserRoutes
 from threadline.service.routes.values import VALUES_PATH, ValueRoutes
 from threadline.service.routes.webhooks import WebhookRoutes
 from threadline.settings import ServiceSettings
@@ -261,6 +262,7 @@ def _routes(context: ServiceContext, *, is_authenticated: bool) -> list[BaseRout
         *MessageRoutes(context).routes(),
         *ValueRoutes(context).routes(),
         *ThreadRoutes(context).routes(),
+        *UserRoutes(context).routes(),
         *AdministrationRoutes(context).routes(),
         *UsageRoutes(context).routes(),
         *ChannelRoutes(context).routes(),

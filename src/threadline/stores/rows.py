@@ -187,7 +187,7 @@ summary = RowReader(
 binding = RowReader(Binding, Binding.__struct_fields__, times=("created_at", "updated_at"), objects=("metadata",))
 context_snapshot = RowReader(ContextSnapshot, ContextSnapshot.__struct_fields__, times=("created_at", "updated_at"))
 agent = RowReader(Agent, Agent.__struct_fields__, objects=("settings",), flags=("enabled",))
-user = RowReader(User, User.__struct_fields__)
+user = RowReader(User, User.__struct_fields__, times=("disabled_at",))
 link = RowReader(Link, Link.__struct_fields__, times=("created_at", "updated_at"))
 api_token = RowReader(
     ApiToken,

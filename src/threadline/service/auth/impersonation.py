@@ -14,7 +14,7 @@ from urllib.parse import unquote_to_bytes
 from starlette.requests import Request
 
 from threadline.core.access import ApiToken
-from threadline.core.errors import ImpersonationRefused, InvalidInput, InvalidName
+from threadline.core.errors import ImpersonationRefused, InvalidInput, InvalidName, quote
 from threadline.core.ids import USER_ID_LENGTH, check_user_id
 from threadline.core.threads import SYSTEM_USER, Scope, system_scope
 from threadline.core.turns import Surface
@@ -44,6 +44,8 @@ async def impersonate(request: Request, store: Store, tenant_id: str, token: Api
     if user_id == SYSTEM_USER:
         raise ImpersonationRefused(f"no token can act for {SYSTEM_USER!r}: name another user in {ON_BEHALF_OF}")
     user = await store.scoped(system_scope(tenant_id)).user(user_id)
+    if user is not None and user.disabled_at is not None:
+        raise ImpersonationRefused(f"user {quote(user_id)} is disabled: an administrator must enable them first")
     roles = (token.role, "member" if user is None else user.role)
     scope = Scope(tenant_id, user_id, "viewer" if "viewer" in roles else "member")
     return Caller(scope, _read_surface(read_header(request, SURFACE)), is_impersonating=True)

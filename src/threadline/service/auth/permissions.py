@@ -102,6 +102,12 @@ PERMISSIONS: dict[str, Permission] = {
     # webhooks: the platform's signature is checked instead
     "receiveWebhook": PUBLIC,
     "verifyWebhook": PUBLIC,
+    # users
+    "readMe": VIEWER,
+    "listUsers": ADMIN,
+    "createUser": ADMIN,
+    "readUser": ADMIN,
+    "changeUser": ADMIN,
     # administration
     "listTokens": ADMIN,
     "createToken": ADMIN,

@@ -23,7 +23,7 @@ from threadline.service.auth.impersonation import has_user_header, impersonate
 from threadline.service.auth.jwt_reader import JwtReader
 from threadline.service.auth.rate_limits import RateLimit
 from threadline.service.http.problems import Problem
-from threadline.service.http.request_context import Caller
+from threadline.service.http.request_context import Caller, context_of
 
 log = logging.getLogger("threadline.service")
 
@@ -65,6 +65,8 @@ class TokenAuthenticator:
             caller = Caller(scope, can_impersonate=token.acts_for_users)
         elif self._jwt is not None:
             scope = await self._jwt.read(text) or _refuse()
+            if await self._is_disabled(scope):
+                _refuse()
             caller, counted = Caller(scope), f"user:{scope.user_id}"
         else:
             _refuse()
@@ -89,17 +91,23 @@ class TokenAuthenticator:
         return read.tenant_id, token
 
     async def is_still_valid(self, request: Request) -> bool:
-        """False for a token that was revoked or has expired. A JWT cannot be revoked, and its expiry does not end a
-        stream: issuers let them expire after minutes and expect clients to renew them for the next request."""
+        """False for a token that was revoked or has expired, and for a JWT of a disabled user. The expiry of a JWT does
+        not end a stream: issuers let them expire after minutes and expect clients to renew them for the next
+        request."""
         read = parse_token(bearer_token(request))
-        if read is None:
-            return True
         try:
+            if read is None:
+                caller = context_of(request.scope).caller
+                return caller is None or not await self._is_disabled(caller.scope)
             token = await self._store.scoped(system_scope(read.tenant_id)).token_by_hash(read.token_hash)
         except StoreFailed:
             # Not known now: the next check decides.
             return True
         return token is not None and token.is_valid(self._clock.now())
+
+    async def _is_disabled(self, scope: Scope) -> bool:
+        user = await self._store.scoped(system_scope(scope.tenant_id)).user(scope.user_id)
+        return user is not None and user.disabled_at is not None
 
     async def close(self) -> None:
         await self._last_uses.close()
@@ -133,7 +141,7 @@ def _refuse() -> Never:
     raise Problem(
         401,
         "invalid_token",
-        "token is not valid: it is unknown, expired or revoked",
+        "token is not valid: it is unknown, expired or revoked, or its user is disabled",
         {"WWW-Authenticate": f'{_CHALLENGE}, error="invalid_token"'},
     )
 

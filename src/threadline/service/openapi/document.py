@@ -44,6 +44,7 @@ PATH = {
     "turn_id": Value(Id, "01jcq8tt", "The turn's id."),
     "agent_id": Value(Id, "rehearsal", "The agent's id."),
     "token_id": Value(Id, "01jcq8tz", "The token's id."),
+    "user_id": Value(str, "grace", "The user's id. It may contain slashes."),
     "tenant": Value(str, "local", "The tenant's id."),
     "platform": Value(str, "slack", "slack, telegram or whatsapp."),
     "outbox_id": Value(Id, "01jcq8zx-0", "The delivery's id."),
@@ -67,6 +68,7 @@ TAGS = {
     "saves": "Named points of threads.",
     "agents": "Agents, the context that a user pinned for one, and messages without a thread.",
     "channels": "Messaging platforms: webhooks, links, deliveries, credentials.",
+    "users": "Users of the tenant, their roles and access, and who the caller is.",
     "administration": "Tokens and the audit log.",
     "operations": "Health, metrics and documentation.",
 }

@@ -9,6 +9,7 @@ import datetime as dt
 from typing import Annotated, Any
 
 import msgspec
+from msgspec import UNSET, UnsetType
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -29,12 +30,12 @@ _TOKENS = "/api/v1/tokens"
 
 class CreateTokenBody(RequestStruct, frozen=True):
     """A token for a user of the tenant, who need not exist yet. With `actsForUsers` it may act for every user of the
-    tenant: protect it like an administrator's."""
+    tenant: protect it like an administrator's. Without `expiresAt` it expires after 90 days; null is never."""
 
     user: str
     name: Name = "unnamed"
     role: TokenRole = "member"
-    expires_at: Annotated[dt.datetime, msgspec.Meta(tz=True)] | None = None
+    expires_at: Annotated[dt.datetime, msgspec.Meta(tz=True)] | UnsetType | None = UNSET
     acts_for_users: bool = False
 
 
@@ -122,7 +123,7 @@ class AdministrationRoutes:
                 "for a bot": {"user": "matrix-bot", "name": "Matrix", "actsForUsers": True},
             },
         ),
-        errors=(errors.InvalidName,),
+        errors=(errors.InvalidName, errors.Conflict),
     )
     async def create_token(self, request: Request) -> Response:
         administration = self._administration(request)

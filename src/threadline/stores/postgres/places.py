@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import datetime as dt
 
+from threadline.core.access import TokenRole
 from threadline.core.channels import Agent, Binding, ContextSnapshot, Link, LinkState, Sender, User
 from threadline.core.errors import DuplicateId, NotFound
 from threadline.core.ids import check_id, check_user_id
@@ -69,8 +70,15 @@ class PeopleOperations(Operations):
         assert row is not None
         return rows.user(row)
 
-    @in_transaction
     async def user(self, user_id: str) -> User | None:
+        if self.session.scope.role == "system":
+            # One round trip: every request with a JWT, and every request on behalf of a user, reads its user.
+            found = await self.session.call(_SQL["find_any_user"], user_id, reads=True)
+            return rows.user(found[0]) if found else None
+        return await self._visible_user(user_id)
+
+    @in_transaction
+    async def _visible_user(self, user_id: str) -> User | None:
         if not self._sees_users():
             row = await self.session.row(_SQL["find_user"], user_id)
         else:
@@ -79,13 +87,41 @@ class PeopleOperations(Operations):
         return None if row is None else rows.user(row)
 
     @in_transaction
-    async def users(self) -> list[User]:
+    async def users(self, *, after_id: str | None = None, limit: int | None = None) -> list[User]:
         if not self._sees_users():
-            found = await self.session.rows(_SQL["list_users"])
+            found = await self.session.rows(_SQL["list_users"], after_id, limit)
         else:
             async with self.session.as_worker():
-                found = await self.session.rows(_SQL["list_users"])
+                found = await self.session.rows(_SQL["list_users"], after_id, limit)
         return [rows.user(row) for row in found]
+
+    @in_transaction
+    async def disable_user(self, user_id: str) -> User | None:
+        self.session.scope.require("admin")
+        now = self.session.now()
+        async with self.session.as_worker():
+            row = await self.session.row(_SQL["disable_user"], user_id, now)
+            if row is None:
+                return None
+            await self.session.run(_SQL["revoke_tokens"], user_id, now)
+            await self.session.run(_SQL["revoke_links"], user_id, now)
+            await self.session.run(_SQL["remove_codes"], user_id)
+            for stopped in await self.session.rows(_SQL["stop_turns"], user_id, self.session.given_time()):
+                self.session.notify(stopped["thread_id"])
+        return rows.user(row)
+
+    @in_transaction
+    async def enable_user(self, user_id: str) -> User | None:
+        self.session.scope.require("admin")
+        async with self.session.as_worker():
+            row = await self.session.row(_SQL["enable_user"], user_id)
+        return None if row is None else rows.user(row)
+
+    @in_transaction
+    async def limit_tokens(self, user_id: str, role: TokenRole) -> int:
+        self.session.scope.require("admin")
+        async with self.session.as_worker():
+            return await self.session.run(_SQL["limit_tokens"], user_id, role)
 
     def _sees_users(self) -> bool:
         return self.session.scope.role in ("admin", "system")

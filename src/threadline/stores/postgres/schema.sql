@@ -705,6 +705,7 @@ CREATE TABLE threadline.users (
     role text NOT NULL DEFAULT 'member'::text,
     created_at timestamp with time zone NOT NULL,
     indexed_messages bigint NOT NULL DEFAULT 0,
+    disabled_at timestamp with time zone,
     CONSTRAINT users_pkey PRIMARY KEY (tenant_id, id),
     CONSTRAINT users_role_check CHECK ((role = ANY (ARRAY['viewer'::text, 'member'::text, 'admin'::text]))),
     CONSTRAINT users_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES threadline.tenants(tenant_id)
@@ -807,6 +808,8 @@ CREATE FUNCTION threadline.find_turn(_tenant text, _owner text, _role text, _id 
 CREATE FUNCTION threadline.find_turn_start(_tenant text, _timeline text, _top integer, _turns integer, OUT first integer, OUT ids text[], OUT tops integer[]) RETURNS record LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.find_turn_thread(_tenant text, _owner text, _given threadline.turn_request, OUT outcome text, OUT must_bind boolean, OUT thread threadline.threads) RETURNS record LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.find_user(_tenant text, _owner text, _role text, _id text) RETURNS SETOF threadline.users LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.find_value_owner(_tenant text, _owner text, _role text, _scope text, _scope_id text, _writes boolean, OUT problem text, OUT owner_id text) RETURNS record LANGUAGE plpgsql;
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 
+from threadline.core.access import TokenRole
 from threadline.core.channels import Agent, Binding, ContextSnapshot, Link, LinkState, Sender, User
 from threadline.core.errors import DuplicateId
 from threadline.core.ids import check_id, check_user_id
@@ -67,8 +68,17 @@ class PlaceOperations(Operations):
     async def user(self, user_id: str) -> User | None:
         return await self._engine.read(find_user, user_id)
 
-    async def users(self) -> list[User]:
-        return await self._engine.read(list_users)
+    async def users(self, *, after_id: str | None = None, limit: int | None = None) -> list[User]:
+        return await self._engine.read(list_users, after_id, limit)
+
+    async def disable_user(self, user_id: str) -> User | None:
+        return await self._engine.write(disable_user, user_id)
+
+    async def enable_user(self, user_id: str) -> User | None:
+        return await self._engine.write(enable_user, user_id)
+
+    async def limit_tokens(self, user_id: str, role: TokenRole) -> int:
+        return await self._engine.write(limit_tokens, user_id, role)
 
     async def put_link(self, platform: Surface, platform_user_id: str, owner_id: str, state: LinkState) -> Link:
         return await self._engine.write(put_link, platform, platform_user_id, owner_id, state)
@@ -202,6 +212,12 @@ def put_user(session: ScopedSession, user: User) -> User:
         session.scope.require("admin")
     session.ensure_owner(user.id)
     session.run(_SQL["put_user"], (user.display_name, user.role, session.tenant_id, user.id))
+    return _known_user(session, user.id)
+
+
+def _known_user(session: ScopedSession, user_id: str) -> User:
+    user = session.read(rows.user, _SQL["find_user"], (session.tenant_id, user_id))
+    assert user is not None
     return user
 
 
@@ -211,8 +227,36 @@ def find_user(session: ScopedSession, user_id: str) -> User | None:
     return session.read(rows.user, _SQL["find_user"], (session.tenant_id, user_id))
 
 
-def list_users(session: ScopedSession) -> list[User]:
-    return session.read_all(rows.user, _SQL["list_users"], (session.tenant_id, session.user_id, _sees_users(session)))
+def list_users(session: ScopedSession, after_id: str | None, limit: int | None) -> list[User]:
+    given = (session.tenant_id, session.user_id, _sees_users(session), after_id, limit)
+    return session.read_all(rows.user, _SQL["list_users"], given)
+
+
+def disable_user(session: ScopedSession, user_id: str) -> User | None:
+    session.scope.require("admin")
+    who = (session.tenant_id, user_id)
+    now = session.now_us()
+    if not session.run(_SQL["disable_user"], (now, *who)):
+        return None
+    session.run(_SQL["revoke_tokens"], (now, *who))
+    session.run(_SQL["revoke_links"], (now, *who))
+    session.run(_SQL["remove_codes"], who)
+    for turn_id, thread_id in session.rows(_SQL["list_active_turns"], who):
+        session.touch(turn_id, thread_id)
+    session.run(_SQL["stop_turns"], (now, *who))
+    return _known_user(session, user_id)
+
+
+def enable_user(session: ScopedSession, user_id: str) -> User | None:
+    session.scope.require("admin")
+    if not session.run(_SQL["enable_user"], (session.tenant_id, user_id)):
+        return None
+    return _known_user(session, user_id)
+
+
+def limit_tokens(session: ScopedSession, user_id: str, role: TokenRole) -> int:
+    session.scope.require("admin")
+    return session.run(_SQL["limit_tokens"], (role, session.tenant_id, user_id))
 
 
 def put_link(session: ScopedSession, platform: Surface, platform_user_id: str, owner_id: str, state: LinkState) -> Link:

@@ -395,6 +395,6 @@ CREATE TABLE users (
     id TEXT NOT NULL,
     display_name TEXT,
     role TEXT NOT NULL DEFAULT 'member' CHECK (role IN ('viewer', 'member', 'admin')),
-    created_us INTEGER NOT NULL,
+    created_us INTEGER NOT NULL, disabled_us INTEGER,
     PRIMARY KEY (tenant_id, id)
 ) STRICT, WITHOUT ROWID;

@@ -22,8 +22,24 @@ OUTSIDERS: dict[str, tuple[str, str, UserRole]] = {
 }
 THE_TENANTS = frozenset(("agent", "agents", "put_agent", "delete_agent"))
 """Agents belong to the tenant, so a neighbour shares them."""
-THE_ADMINS = frozenset(("user", "users", "put_user", "create_token", "tokens", "revoke_token", "acts", "usage"))
-OF_THE_WHOLE = frozenset(("put_user", "purge_user", "purge_tenant", "requeue_all"))
+THE_ADMINS = frozenset(
+    (
+        "user",
+        "users",
+        "put_user",
+        "disable_user",
+        "enable_user",
+        "limit_tokens",
+        "create_token",
+        "tokens",
+        "revoke_token",
+        "acts",
+        "usage",
+    )
+)
+OF_THE_WHOLE = frozenset(
+    ("put_user", "disable_user", "enable_user", "limit_tokens", "purge_user", "purge_tenant", "requeue_all")
+)
 """These change a user, with all their worlds, or a tenant."""
 ENDS = frozenset(("finish_turn", "delete_thread", "restore_thread", "purge_thread"))
 """After these, other verbs would find nothing to do."""

@@ -54,6 +54,7 @@ from threadline.testing.conformance.turn_takeovers import (
 )
 from threadline.testing.conformance.turns import TestEnding, TestLeasing, TestListingTurns
 from threadline.testing.conformance.usage import TestUsage
+from threadline.testing.conformance.users import TestDisabledUsers
 from threadline.testing.conformance.values import TestExpiringValues, TestListingValues, TestOwnersOfValues, TestValues
 
 __all__ = [
@@ -75,6 +76,7 @@ __all__ = [
     "TestCredentials",
     "TestDeletingThreads",
     "TestDelivering",
+    "TestDisabledUsers",
     "TestEnding",
     "TestEnqueueing",
     "TestExpectedCount",

@@ -29,3 +29,11 @@ BEGIN
     WHERE p.tenant_id = _tenant AND p.key = _key;
     RETURN given;
 END $$;
+
+-- Every request with a JWT, and every request on behalf of a user, calls this.
+CREATE FUNCTION threadline.find_user(_tenant text, _owner text, _role text, _id text)
+RETURNS SETOF threadline.users LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM threadline.enter_scope(_tenant, _owner, _role);
+    RETURN QUERY SELECT * FROM threadline.users u WHERE u.tenant_id = _tenant AND u.id = _id;
+END $$;

@@ -13,7 +13,7 @@ RETURNS TABLE (owner_id text, state text, role text) LANGUAGE plpgsql AS $$
 DECLARE
     entered constant boolean := threadline.enter_scope(_tenant, _owner, _role);
 BEGIN
-    RETURN QUERY SELECT l.owner_id::text, l.state, u.role
+    RETURN QUERY SELECT l.owner_id::text, CASE WHEN u.disabled_at IS NULL THEN l.state ELSE 'revoked' END, u.role
         FROM threadline.links l JOIN threadline.users u ON u.tenant_id = _tenant AND u.id = l.owner_id
         WHERE l.tenant_id = _tenant AND l.platform = _platform AND l.platform_user_id = _sender;
 END $$;

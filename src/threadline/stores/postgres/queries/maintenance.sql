@@ -22,7 +22,8 @@ SELECT id FROM threadline.threads WHERE tenant_id = $1;
 SELECT name, created_at FROM threadline.tenants WHERE tenant_id = $1 OFFSET $2 LIMIT $3;
 
 -- name: read_users
-SELECT id, display_name, role, created_at FROM threadline.users WHERE tenant_id = $1 ORDER BY id OFFSET $2 LIMIT $3;
+SELECT id, display_name, role, disabled_at, created_at FROM threadline.users
+WHERE tenant_id = $1 ORDER BY id OFFSET $2 LIMIT $3;
 
 -- name: read_agents
 SELECT id, name, provider, model, settings, system_prompt, enabled
@@ -119,8 +120,8 @@ FROM threadline.outbox WHERE tenant_id = $1 ORDER BY created_at, id OFFSET $2 LI
 INSERT INTO threadline.tenants (tenant_id, name, created_at) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING;
 
 -- name: write_users
-INSERT INTO threadline.users (tenant_id, id, display_name, role, created_at)
-VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING;
+INSERT INTO threadline.users (tenant_id, id, display_name, role, disabled_at, created_at)
+VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING;
 
 -- name: write_agents
 INSERT INTO threadline.agents (tenant_id, id, name, provider, model, settings, system_prompt, enabled)

@@ -20,13 +20,47 @@ DELETE FROM threadline.context_snapshots WHERE tenant_id = $1 AND agent_id = $2
 
 -- name: put_user
 UPDATE threadline.users SET display_name = $3, role = $4 WHERE tenant_id = $1 AND id = $2
-RETURNING id, display_name, role
+RETURNING id, display_name, role, disabled_at
 
 -- name: find_user
-SELECT id, display_name, role FROM threadline.users WHERE tenant_id = $1 AND id = $2
+SELECT id, display_name, role, disabled_at FROM threadline.users WHERE tenant_id = $1 AND id = $2
+
+-- name: find_any_user
+SELECT id, display_name, role, disabled_at FROM threadline.find_user($1, $2, $3, $4)
 
 -- name: list_users
-SELECT id, display_name, role FROM threadline.users WHERE tenant_id = $1 ORDER BY id
+SELECT id, display_name, role, disabled_at FROM threadline.users
+WHERE tenant_id = $1 AND id > coalesce($2, '') ORDER BY id LIMIT $3
+
+-- name: disable_user
+UPDATE threadline.users SET disabled_at = coalesce(disabled_at, $3) WHERE tenant_id = $1 AND id = $2
+RETURNING id, display_name, role, disabled_at
+
+-- name: enable_user
+UPDATE threadline.users SET disabled_at = NULL WHERE tenant_id = $1 AND id = $2
+RETURNING id, display_name, role, disabled_at
+
+-- name: revoke_tokens
+UPDATE threadline.api_tokens SET revoked_at = $3 WHERE tenant_id = $1 AND owner_id = $2 AND revoked_at IS NULL
+
+-- name: revoke_links
+UPDATE threadline.links SET state = 'revoked', updated_at = $3
+WHERE tenant_id = $1 AND owner_id = $2 AND state <> 'revoked'
+
+-- name: remove_codes
+DELETE FROM threadline.link_codes WHERE tenant_id = $1 AND owner_id = $2
+
+-- name: stop_turns
+UPDATE threadline.turns SET stop_asked = true,
+    finished_at = CASE status WHEN 'accepted' THEN coalesce($3::timestamptz, now()) END,
+    status = CASE status WHEN 'accepted' THEN 'stopped' ELSE status END
+WHERE tenant_id = $1 AND owner_id = $2 AND status IN ('accepted', 'running')
+RETURNING thread_id, threadline.notify($1, id)
+
+-- name: limit_tokens
+UPDATE threadline.api_tokens SET role = $3
+WHERE tenant_id = $1 AND owner_id = $2
+    AND CASE $3 WHEN 'viewer' THEN role <> 'viewer' WHEN 'member' THEN role = 'admin' ELSE false END
 
 -- name: change_link
 UPDATE threadline.links SET owner_id = $4, state = $5, updated_at = $6

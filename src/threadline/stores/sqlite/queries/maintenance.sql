@@ -39,7 +39,7 @@ SELECT no, id FROM turns WHERE tenant_id = ?;
 SELECT 0, name, created_us FROM tenants WHERE id = ?1 LIMIT ?3 OFFSET ?2;
 
 -- name: read_users
-SELECT 0, id, display_name, role, created_us FROM users WHERE tenant_id = ?1 ORDER BY id LIMIT ?3 OFFSET ?2;
+SELECT 0, id, display_name, role, disabled_us, created_us FROM users WHERE tenant_id = ?1 ORDER BY id LIMIT ?3 OFFSET ?2;
 
 -- name: read_agents
 SELECT 0, id, name, provider, model, settings, system_prompt, enabled
@@ -145,7 +145,8 @@ FROM outbox WHERE tenant_id = ?1 AND no > ?2 ORDER BY no LIMIT ?3;
 INSERT INTO tenants (id, name, created_us) VALUES (?, ?, ?) ON CONFLICT DO NOTHING;
 
 -- name: write_users
-INSERT INTO users (tenant_id, id, display_name, role, created_us) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING;
+INSERT INTO users (tenant_id, id, display_name, role, disabled_us, created_us) VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT DO NOTHING;
 
 -- name: write_agents
 INSERT INTO agents (tenant_id, id, name, provider, model, settings, system_prompt, enabled)

@@ -55,17 +55,49 @@ DELETE FROM context_snapshots WHERE tenant_id = ? AND agent_id = ?;
 UPDATE users SET display_name = ?, role = ? WHERE tenant_id = ? AND id = ?;
 
 -- name: find_user
-SELECT id, display_name, role FROM users WHERE tenant_id = ? AND id = ?;
+SELECT id, display_name, role, disabled_us FROM users WHERE tenant_id = ? AND id = ?;
 
 -- name: list_users
-SELECT id, display_name, role FROM users WHERE tenant_id = ? AND (id = ? OR ?) ORDER BY id;
+SELECT id, display_name, role, disabled_us FROM users
+WHERE tenant_id = ? AND (id = ? OR ?) AND id > coalesce(?, '') ORDER BY id LIMIT coalesce(?, -1);
+
+-- name: disable_user
+UPDATE users SET disabled_us = coalesce(disabled_us, ?) WHERE tenant_id = ? AND id = ?;
+
+-- name: enable_user
+UPDATE users SET disabled_us = NULL WHERE tenant_id = ? AND id = ?;
+
+-- name: revoke_tokens
+UPDATE api_tokens SET revoked_us = ? WHERE tenant_id = ? AND owner_id = ? AND revoked_us IS NULL;
+
+-- name: revoke_links
+UPDATE links SET state = 'revoked', updated_us = ? WHERE tenant_id = ? AND owner_id = ? AND state <> 'revoked';
+
+-- name: remove_codes
+DELETE FROM link_codes WHERE tenant_id = ? AND owner_id = ?;
+
+-- name: list_active_turns
+SELECT u.id, t.id FROM turns u JOIN threads t ON t.no = u.thread_no
+WHERE u.tenant_id = ? AND u.owner_id = ? AND u.status IN ('accepted', 'running');
+
+-- name: stop_turns
+UPDATE turns SET stop_asked = 1,
+    finished_us = CASE status WHEN 'accepted' THEN ? END,
+    status = CASE status WHEN 'accepted' THEN 'stopped' ELSE status END
+WHERE tenant_id = ? AND owner_id = ? AND status IN ('accepted', 'running');
+
+-- name: limit_tokens
+UPDATE api_tokens SET role = ?1
+WHERE tenant_id = ?2 AND owner_id = ?3
+    AND CASE ?1 WHEN 'viewer' THEN role <> 'viewer' WHEN 'member' THEN role = 'admin' ELSE 0 END;
 
 -- name: find_link
 SELECT platform, platform_user_id, owner_id, state, created_us, updated_us FROM links
 WHERE tenant_id = ? AND platform = ? AND platform_user_id = ? AND (owner_id = ? OR ?);
 
 -- name: find_sender
-SELECT l.owner_id, l.state, u.role FROM links l JOIN users u ON u.tenant_id = l.tenant_id AND u.id = l.owner_id
+SELECT l.owner_id, CASE WHEN u.disabled_us IS NULL THEN l.state ELSE 'revoked' END, u.role
+FROM links l JOIN users u ON u.tenant_id = l.tenant_id AND u.id = l.owner_id
 WHERE l.tenant_id = ? AND l.platform = ? AND l.platform_user_id = ?;
 
 -- name: put_link

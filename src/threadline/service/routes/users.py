@@ -1,0 +1,150 @@
+"""The routes of administrators for users: names, roles and access; and who the caller is."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from threadline.administration.users import USERS_LIMIT, UserAdministration
+from threadline.api_types import ApiStruct, Moment
+from threadline.core import errors
+from threadline.core.access import TokenRole
+from threadline.core.channels import User
+from threadline.core.threads import UserRole
+from threadline.service.context import ServiceContext
+from threadline.service.http.request_context import scope_of
+from threadline.service.http.requests import RequestStruct, read_body, read_query
+from threadline.service.http.responses import json_response
+from threadline.service.openapi.operation import Body, ResponseSpec, operation
+
+_USERS = "/api/v1/users"
+# A user id may contain a slash.
+_USER = _USERS + "/{user_id:path}"
+
+
+class UserInfo(ApiStruct, frozen=True):
+    """A user of the tenant. `role` counts on messaging platforms; a token and a JWT have their own."""
+
+    id: str
+    role: TokenRole
+    display_name: str | None = None
+    disabled_at: Moment | None = None
+
+
+class UsersQuery(RequestStruct, frozen=True):
+    limit: Annotated[int, msgspec.Meta(ge=1, le=USERS_LIMIT)] = USERS_LIMIT
+    after: str | None = None
+
+
+class UsersResponse(ApiStruct, frozen=True):
+    users: list[UserInfo]
+
+
+class CreateUserBody(RequestStruct, frozen=True):
+    id: str
+    display_name: str | None = None
+    role: TokenRole = "member"
+
+
+class ChangeUserBody(RequestStruct, frozen=True):
+    """What is left out stays. An empty `displayName` removes it. A lower `role` also limits the user's tokens.
+    `disabled` true revokes tokens and links and stops turns; false gives access again, with new tokens and links."""
+
+    display_name: str | None = None
+    role: TokenRole | None = None
+    disabled: bool | None = None
+
+
+class MeResponse(ApiStruct, frozen=True):
+    """The caller, as the service authenticated them."""
+
+    tenant: str
+    user: str
+    role: UserRole
+    display_name: str | None = None
+
+
+class UserRoutes:
+    def __init__(self, context: ServiceContext) -> None:
+        self._threadline = context.threadline
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("/api/v1/me", self.read_me, methods=["GET"]),
+            Route(_USERS, self.list_users, methods=["GET"]),
+            Route(_USERS, self.create_user, methods=["POST"]),
+            Route(_USER, self.read_user, methods=["GET"]),
+            Route(_USER, self.change_user, methods=["PATCH"]),
+        ]
+
+    @operation("readMe", "Read who the caller is", ResponseSpec(200, "The caller.", MeResponse), tag="users")
+    async def read_me(self, request: Request) -> Response:
+        scope = scope_of(request)
+        user = await self._threadline.store.scoped(scope).user(scope.user_id)
+        name = None if user is None else user.display_name
+        return json_response(MeResponse(scope.tenant_id, scope.user_id, scope.role, name))
+
+    @operation(
+        "listUsers",
+        "List the tenant's users, by id",
+        ResponseSpec(200, "Users, also disabled ones. For the next page, send the last id as `after`.", UsersResponse),
+        tag="users",
+        query=UsersQuery,
+        errors=(errors.InvalidName,),
+    )
+    async def list_users(self, request: Request) -> Response:
+        users, query = self._users(request), read_query(request, UsersQuery)
+        found = await users.list(after_id=query.after, limit=query.limit)
+        return json_response(UsersResponse([_user_info(user) for user in found]))
+
+    @operation(
+        "createUser",
+        "Create a user",
+        ResponseSpec(201, "The user.", UserInfo),
+        tag="users",
+        body=Body(CreateUserBody, {"a reader": {"id": "grace", "displayName": "Grace Hopper", "role": "viewer"}}),
+        errors=(errors.InvalidName, errors.DuplicateId, errors.InvalidText),
+    )
+    async def create_user(self, request: Request) -> Response:
+        users, body = self._users(request), await read_body(request, CreateUserBody)
+        created = await users.create(body.id, display_name=body.display_name, role=body.role)
+        return json_response(_user_info(created), 201)
+
+    @operation(
+        "readUser",
+        "Read a user",
+        ResponseSpec(200, "The user.", UserInfo),
+        tag="users",
+        errors=(errors.NotFound, errors.InvalidName),
+    )
+    async def read_user(self, request: Request) -> Response:
+        return json_response(_user_info(await self._users(request).find(request.path_params["user_id"])))
+
+    @operation(
+        "changeUser",
+        "Change a user's name, role or access",
+        ResponseSpec(200, "The user. The change counts from the next request and message on.", UserInfo),
+        tag="users",
+        body=Body(ChangeUserBody, {"a new role": {"role": "viewer"}, "no access": {"disabled": True}}),
+        errors=(errors.NotFound, errors.InvalidName, errors.InvalidText),
+    )
+    async def change_user(self, request: Request) -> Response:
+        users, user_id = self._users(request), request.path_params["user_id"]
+        body = await read_body(request, ChangeUserBody)
+        user = await users.find(user_id)
+        if body.display_name is not None or body.role is not None:
+            user = await users.change(user_id, display_name=body.display_name, role=body.role)
+        if body.disabled is not None:
+            user = await (users.disable(user_id) if body.disabled else users.enable(user_id))
+        return json_response(_user_info(user))
+
+    def _users(self, request: Request) -> UserAdministration:
+        return self._threadline.administration(scope_of(request)).users
+
+
+def _user_info(user: User) -> UserInfo:
+    return UserInfo(user.id, user.role, user.display_name, user.disabled_at)

@@ -1,0 +1,42 @@
+"""`threadline users`: roles and access from the command line."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cli.conftest import Run
+
+pytestmark = pytest.mark.req("K-09")
+
+
+def test_users_are_created_changed_and_listed(run: Run) -> None:
+    assert "No users yet" in run("users", "list").out
+    created = run("users", "create", "ada", "--display-name", "Ada Lovelace", "--role", "viewer")
+    assert created.out == "Created user ada, role viewer\n"
+    assert run("users", "create", "ada").code == 4
+    assert run("users", "set", "ada", "--role", "member").out == "User ada now has role member, name Ada Lovelace\n"
+    listed = run("users", "list", "--json").json()["users"]
+    assert [(user["id"], user["role"], user["displayName"]) for user in listed] == [("ada", "member", "Ada Lovelace")]
+    assert "enabled" in run("users", "list").out
+
+
+def test_a_disabled_user_has_no_valid_token_left(run: Run) -> None:
+    run("token", "create", "--user", "ada", "--expires", "never")
+    assert run("users", "disable", "ada").code == 0
+    assert "disabled since" in run("users", "list").out
+    assert run("token", "list", "--json").json()["tokens"][0]["revokedAt"]
+    refused = run("token", "create", "--user", "ada")
+    assert (refused.code, "is disabled" in refused.err) == (4, True)
+    assert "create new ones" in run("users", "enable", "ada").out
+    assert run("token", "create", "--user", "ada").code == 0
+    assert [act["act"] for act in run("audit", "list", "--json").json()["acts"]][1:3] == [
+        "user.enabled",
+        "user.disabled",
+    ]
+
+
+def test_unknown_users_and_wrong_roles_are_refused(run: Run) -> None:
+    for command in (("set", "ada", "--role", "viewer"), ("disable", "ada"), ("enable", "ada")):
+        assert run("users", *command).err == "threadline: user 'ada' not found\n"
+    assert run("users", "create", "ada", "--role", "system").code == 2
+    assert "is reserved" in run("users", "create", "system").err
