@@ -41,7 +41,8 @@ class TestDisabledUsers:
     async def test_a_user_is_disabled_since_the_first_time_until_enabled(
         self, system: Transaction, alice: Transaction, clock: ManualClock
     ) -> None:
-        """A disabled user stays disabled since the first time. Ends the disabling; tokens and links stay revoked."""
+        """A disabled user stays disabled since the first time. Creates or replaces a user; `disabled_at` does not
+        change. Ends the disabling; tokens and links stay revoked."""
         await alice.put_link("slack", "U1", "alice", "verified")
         first = clock.now()
         await system.disable_user("alice")
@@ -55,7 +56,8 @@ class TestDisabledUsers:
         assert sender.state == "revoked"
 
     async def test_a_link_of_a_disabled_user_counts_as_revoked(self, system: Transaction) -> None:
-        """Its state (`revoked` if the owner is disabled)."""
+        """The sender of a message: the owner of the link, its state (`revoked` if the owner is disabled), and the
+        owner's role."""
         await system.put_user(User("alice"))
         await system.disable_user("alice")
         await system.put_link("slack", "U1", "alice", "verified")
@@ -90,7 +92,7 @@ class TestDisabledUsers:
         assert await current() == ["viewer", "viewer", "viewer", "admin"]
 
     async def test_users_are_listed_in_pages(self, system: Transaction) -> None:
-        """With `after_id` those that follow it."""
+        """Every user of the tenant, by id; with `after_id` those that follow it."""
         for user_id in ("ada", "bob", "eve"):
             await system.put_user(User(user_id))
         listed = [user.id for user in await system.users(limit=2)]
