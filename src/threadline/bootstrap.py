@@ -39,6 +39,7 @@ from threadline.process_agents import open_directory
 from threadline.processes import LocalProcesses, local_processes
 from threadline.replies import Defer, UserServices
 from threadline.settings import Settings
+from threadline.signatures import ReceiptSigner
 from threadline.stores.sqlite.store import SqliteStore
 from threadline.threads.contexts import Contexts
 from threadline.threads.transfer import Importer
@@ -179,7 +180,8 @@ class Threadline:
         return Threads(self.store, self.sealer, self.clock, scope)
 
     def administration(self, scope: Scope, *, actor_id: str | None = None) -> Administration:
-        return Administration(self.store, self.sealer, self.clock, scope, actor_id=actor_id)
+        signer = ReceiptSigner(self.settings.receipts.key)
+        return Administration(self.store, self.sealer, self.clock, scope, actor_id=actor_id, signer=signer)
 
     def tenant_agents(self, scope: Scope) -> TenantAgents:
         return TenantAgents(self.store, self.sealer, build_agent, self.setting_secrets, scope)

@@ -16,9 +16,11 @@ from threadline.bootstrap import is_postgres, needs_postgres, open_store, open_v
 from threadline.clock import SystemClock
 from threadline.core.errors import InvalidInput, NotFound
 from threadline.core.ids import check_tenant_id
+from threadline.core.receipts import ErasureReceipt
 from threadline.core.threads import system_scope
 from threadline.ports import Finding
 from threadline.settings import Settings
+from threadline.signatures import ReceiptSigner
 from threadline.stores.migrations import Migration, Plan
 from threadline.stores.sqlite import migrate as sqlite_migrate
 from threadline.stores.sqlite.store import SqliteStore
@@ -169,10 +171,10 @@ async def copy(source: str, target: str, *, progress: Callable[[int], None] | No
         await reading.close()
 
 
-async def purge_user(settings: Settings, tenant_id: str, user_id: str) -> int:
-    """Removes everything of one user. How many rows. NotFound."""
+async def purge_user(settings: Settings, tenant_id: str, user_id: str) -> ErasureReceipt:
+    """Removes everything of one user. NotFound."""
     async with administering(settings, tenant_id) as administration:
-        return await administration.purge_user(user_id)
+        return await administration.erasure.erase_user(user_id)
 
 
 @asynccontextmanager
@@ -183,7 +185,8 @@ async def administering(settings: Settings, tenant_id: str) -> AsyncIterator[Adm
     store = await open_store(settings, clock)
     try:
         sealer = settings.masking.build_sealer(settings.limits)
-        yield Administration(store, sealer, clock, scope, actor_id=f"operator:{_login()}")
+        signer = ReceiptSigner(settings.receipts.key)
+        yield Administration(store, sealer, clock, scope, actor_id=f"operator:{_login()}", signer=signer)
     finally:
         await store.close()
 
@@ -196,13 +199,13 @@ def _login() -> str:
         return str(os.getuid())
 
 
-async def purge_tenant(settings: Settings, tenant_id: str) -> int:
-    """Removes everything of one tenant, its record as well. How many rows. NotFound."""
-    scope = system_scope(check_tenant_id(tenant_id))
+async def purge_tenant(settings: Settings, tenant_id: str) -> ErasureReceipt:
+    """Removes everything of one tenant; its audit log has one entry afterwards, about this. NotFound."""
     store = await open_store(settings, SystemClock())
     try:
-        if tenant_id not in await store.tenants():
+        if check_tenant_id(tenant_id) not in await store.tenants():
             raise NotFound("tenant", tenant_id)
-        return await store.scoped(scope).purge_tenant()
     finally:
         await store.close()
+    async with administering(settings, tenant_id) as administration:
+        return await administration.erasure.erase_tenant()

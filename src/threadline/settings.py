@@ -24,6 +24,7 @@ from threadline.core.errors import SettingsInvalid
 from threadline.core.masking import PersonalDataKind, make_masker
 from threadline.core.mcp_servers import McpServer
 from threadline.core.model_texts import CompactionSettings, TitleSettings
+from threadline.core.receipts import ReceiptSettings
 from threadline.core.sealing import Limits, Sealer
 from threadline.core.timeouts import Timeouts
 from threadline.core.usage import Budget, Price
@@ -280,6 +281,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     vault: VaultSettings = VaultSettings()
     channels: ChannelsSettings = ChannelsSettings()
     matrix: MatrixSettings = MatrixSettings()
+    receipts: ReceiptSettings = ReceiptSettings()
     workspace: WorkspaceSettings = WorkspaceSettings()
     tracing: TracingSettings = TracingSettings()
 

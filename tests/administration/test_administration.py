@@ -84,7 +84,7 @@ async def test_only_administrators_may_administer(store: Store, tenant_id: str, 
         member.tokens(),
         member.revoke_token("t"),
         member.acts(),
-        member.purge_user("ada"),
+        member.erasure.erase_user("ada"),
     ):
         with pytest.raises(RoleRefused):
             await refused
@@ -95,11 +95,12 @@ async def test_a_purged_user_leaves_only_the_audit_entry(
 ) -> None:
     operator = Administration(store, Sealer(), clock, system_scope(tenant_id), actor_id="operator:root")
     await admin.create_token("ada", name="laptop")
-    assert await operator.purge_user("ada") == 2
+    receipt = await operator.erasure.erase_user("ada")
+    assert (receipt.user, receipt.rows) == ("ada", {"api_tokens": 1, "users": 1})
     assert (await told(admin))[0] == ("operator:root", "user.purged", "ada")
     assert await admin.tokens() == []
     with pytest.raises(NotFound):
-        await operator.purge_user("ada")
+        await operator.erasure.erase_user("ada")
 
 
 async def test_changes_of_agents_have_audit_entries_without_keys(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.cli.conftest import Run
@@ -40,3 +42,33 @@ def test_unknown_users_and_wrong_roles_are_refused(run: Run) -> None:
         assert run("users", *command).err == "threadline: user 'ada' not found\n"
     assert run("users", "create", "ada", "--role", "system").code == 2
     assert "is reserved" in run("users", "create", "system").err
+
+
+@pytest.mark.req("K-06")
+def test_a_purge_writes_a_receipt_that_can_be_verified(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = run("receipts", "key", "--json").json()
+    monkeypatch.setenv("THREADLINE_RECEIPTS__KEY", made["key"])
+    assert run("receipts", "public-key").out.strip() == made["publicKey"]
+    run("users", "create", "ada")
+    file = tmp_path / "ada.json"
+    assert run("purge", "user", "ada", "--yes", "--receipt", str(tmp_path / "missing" / "ada.json")).code == 2
+    assert run("users", "list", "--json").json()["users"]
+    assert run("purge", "user", "ada", "--yes", "--receipt", str(file)).out == "Deleted 1 rows: 1 users\n"
+    verified = run("receipts", "verify", str(file), "--public-key", made["publicKey"])
+    assert verified.out.startswith("Valid: user ada of tenant local erased on ")
+    file.write_text(file.read_text().replace('"ada"', '"eve"'))
+    changed = run("receipts", "verify", str(file), "--public-key", made["publicKey"])
+    assert (changed.code, "signature does not fit" in changed.err) == (2, True)
+    file.write_text("[]")
+    assert run("receipts", "verify", str(file), "--public-key", made["publicKey"]).code == 2
+
+
+@pytest.mark.req("K-06")
+def test_a_purged_tenant_leaves_one_audit_entry(run: Run) -> None:
+    run("token", "create", "--tenant", "acme", "--user", "ada")
+    assert run("purge", "tenant", "acme", "--yes").code == 0
+    acts = run("audit", "list", "--tenant", "acme", "--json").json()["acts"]
+    assert [(act["act"], act["target"]) for act in acts] == [("tenant.purged", "acme")]
+    assert acts[0]["details"]["rows"]["api_tokens"] == 1

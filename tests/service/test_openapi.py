@@ -95,9 +95,10 @@ def test_an_operation_has_one_id_and_links_lead_to_operations(made: dict[str, An
 
 
 OF_PLATFORMS = frozenset(
-    ("receiveWebhook", "verifyWebhook", "requeueDelivery", "putCredentials", "removeLink", "redeemLinkCode")
+    ("receiveWebhook", "verifyWebhook", "requeueDelivery", "putCredentials", "removeLink", "redeemLinkCode", "eraseMe")
 )
-"""They need a platform; tests/messaging has fake platforms and calls them there."""
+"""They need a platform; tests/messaging has fake platforms and calls them there. Erasing the caller would leave nothing
+to ask for; tests/service/test_users.py does it."""
 
 
 async def set_the_scene(client: Client) -> dict[str, Any]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
 import time
 from collections.abc import AsyncIterator
 
 import msgspec
 import pytest
+from jwt.algorithms import OKPAlgorithm
 
 from tests.scripted_agent import ScriptedAgent
 from tests.service.conftest import SERVICE, held
@@ -15,7 +18,11 @@ from tests.service.running_service import CHAT, THREADS, Client, serving
 from tests.service.test_jwt_reader import SECRET, signed
 from tests.service.token_clients import bearer, client_with, token_for
 from threadline.bootstrap import Threadline
+from threadline.core.errors import InvalidInput
+from threadline.core.receipts import ReceiptSettings
+from threadline.core.threads import Scope
 from threadline.settings import JwtSettings, Settings
+from threadline.signatures import new_signing_key, public_key_of, verify
 
 USERS = "/api/v1/users"
 
@@ -119,3 +126,53 @@ async def test_tokens_expire_after_90_days_unless_told_otherwise(root: Client) -
     assert usual["expiresAt"] > usual["createdAt"]
     endless = (await root.http.post("/api/v1/tokens", json={"user": "ada", "expiresAt": None})).json()["token"]
     assert endless.get("expiresAt") is None
+
+
+@pytest.mark.req("K-06")
+async def test_users_erase_themselves_and_administrators_erase_others(root: Client, threadline: Threadline) -> None:
+    async with client_with(root.url, await token_for(threadline, "ada")) as ada:
+        await ada.ask("Hi", "key")
+        for confirm in ("", "?confirm=", "?confirm=root"):
+            assert (await ada.http.delete(f"/api/v1/me{confirm}")).status_code == 400
+        assert len(await ada.messages("key")) == 2
+        erased = (await ada.http.delete("/api/v1/me?confirm=ada")).json()
+        assert (erased["user"], erased["requestedBy"], erased["rows"]["messages"]) == ("ada", "ada", 2)
+        assert (await ada.http.get(THREADS)).status_code == 401
+    assert (await root.http.delete(f"{USERS}/ada")).status_code == 404
+    async with client_with(root.url, await token_for(threadline, "bob")) as bob:
+        assert (await bob.http.delete(f"{USERS}/root")).status_code == 403
+        erased = (await root.http.delete(f"{USERS}/bob")).json()
+        assert (erased["requestedBy"], erased["rows"]) == ("root", {"api_tokens": 1, "users": 1})
+        assert (await bob.http.get(THREADS)).status_code == 401
+    acts = (await root.http.get("/api/v1/audit?limit=1")).json()["acts"]
+    assert (acts[0]["who"], acts[0]["act"], acts[0]["details"]) == ("root", "user.purged", {"rows": erased["rows"]})
+
+
+@pytest.mark.req("K-06")
+async def test_a_receipt_is_verified_from_its_json_and_the_public_key_alone(threadline: Threadline) -> None:
+    key = new_signing_key()
+    signing = Threadline(
+        threadline.store,
+        msgspec.structs.replace(threadline.settings, receipts=ReceiptSettings(key=key)),
+        threadline.clock,
+    )
+    await token_for(signing, "ada")
+    receipt = await signing.administration(Scope("local", "root", "admin")).erasure.erase_user("ada")
+    fields = json.loads(msgspec.json.encode(receipt))
+    signature = base64.b64decode(fields.pop("signature"))
+    told = json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
+    jwk = {"kty": "OKP", "crv": "Ed25519", "x": base64.urlsafe_b64encode(base64.b64decode(public_key_of(key))).decode()}
+    oracle = OKPAlgorithm()
+    public = oracle.from_jwk({**jwk, "x": jwk["x"].rstrip("=")})
+    assert oracle.verify(told, public, signature)
+    assert not oracle.verify(told.replace(b"ada", b"bob"), public, signature)
+    verify(receipt, public_key_of(key))
+    for changed in (
+        msgspec.structs.replace(receipt, user="bob"),
+        msgspec.structs.replace(receipt, rows={}),
+        msgspec.structs.replace(receipt, signature=None),
+    ):
+        with pytest.raises(InvalidInput):
+            verify(changed, public_key_of(key))
+    with pytest.raises(InvalidInput, match="another key"):
+        verify(receipt, public_key_of(new_signing_key()))

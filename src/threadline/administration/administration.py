@@ -1,4 +1,4 @@
-"""Administration: creates and revokes tokens, purges users, and writes an audit entry in the same transaction.
+"""Administration: tokens, users and erasure, with an audit entry in the same transaction.
 
 A token's text is generated here, returned once and not stored. The caller is an administrator of the tenant, or the
 operator at a terminal; the operator uses the system scope, and `actor_id` names the operator in the audit log.
@@ -11,14 +11,16 @@ from typing import Any, NamedTuple
 
 from msgspec import UNSET, UnsetType
 
+from threadline.administration.erasure import Erasure
 from threadline.administration.users import UserAdministration, check_owner
 from threadline.core.access import TOKEN_ROLES, ApiToken, AuditEntry, NewToken, TokenRole, make_token, parse_token
 from threadline.core.checks import check_choice, check_range
 from threadline.core.errors import Conflict, InvalidInput, NotFound
-from threadline.core.ids import check_generated_id, check_id, check_user_id, new_id
+from threadline.core.ids import check_generated_id, check_id, new_id
 from threadline.core.sealing import CleanJson, Sealer
 from threadline.core.threads import Scope
 from threadline.ports import Clock, Store, Transaction
+from threadline.signatures import ReceiptSigner
 from threadline.threads.field_checks import admit_name
 
 AUDIT_LIMIT = 100
@@ -37,7 +39,14 @@ class Administration:
     """The operations of one scope. RoleRefused unless the scope is an administrator's."""
 
     def __init__(
-        self, store: Store, sealer: Sealer, clock: Clock, scope: Scope, *, actor_id: str | None = None
+        self,
+        store: Store,
+        sealer: Sealer,
+        clock: Clock,
+        scope: Scope,
+        *,
+        actor_id: str | None = None,
+        signer: ReceiptSigner | None = None,
     ) -> None:
         self._store = store
         self._sealer = sealer.for_tenant(scope.tenant_id)
@@ -45,6 +54,7 @@ class Administration:
         self._scope = scope
         self._actor_id = actor_id
         self.users = UserAdministration(store, self._sealer, scope, actor_id=actor_id)
+        self.erasure = Erasure(store, self._sealer, clock, signer or ReceiptSigner(), scope, actor_id=actor_id)
 
     async def create_token(
         self,
@@ -107,20 +117,6 @@ class Administration:
             await tx.record_act("token.revoked", token_id, actor_id=self._actor_id)
 
         await self._store.transact(self._scope, work)
-
-    async def purge_user(self, user_id: str) -> int:
-        """Deletes everything of the user permanently and returns the number of rows. NotFound. Operator only."""
-        self._scope.require("system")
-        check_user_id(user_id)
-
-        async def work(tx: Transaction) -> int:
-            if await tx.user(user_id) is None:
-                raise NotFound("user", user_id)
-            rows = await tx.purge_user(user_id)
-            await tx.record_act("user.purged", user_id, self._details(rows=rows), actor_id=self._actor_id)
-            return rows
-
-        return await self._store.transact(self._scope, work)
 
     async def acts(self, *, limit: int = 50, before: str | None = None) -> list[AuditEntry]:
         """The audit log, newest first. For the next page pass the last id of this one as `before`."""

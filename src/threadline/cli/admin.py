@@ -6,11 +6,14 @@ import argparse
 import sys
 from pathlib import Path
 
+import msgspec
+
 from threadline import maintenance
 from threadline.cli.connection import load_settings
 from threadline.cli.output import Progress, pluralize, report
 from threadline.cli.printable import printable
 from threadline.core.errors import InvalidInput, Refused
+from threadline.core.receipts import ErasureReceipt
 from threadline.settings import Settings
 from threadline.stores.migrations import Migration
 
@@ -100,14 +103,37 @@ async def compact(args: argparse.Namespace) -> None:
 async def purge_user(args: argparse.Namespace) -> None:
     settings = load_settings(args)
     _confirm(args, f"all data of user {args.id} in tenant {settings.tenant}")
-    rows = await maintenance.purge_user(settings, settings.tenant, args.id)
-    report(args, {"rows": rows}, f"Deleted {rows:,} rows")
+    _check_receipt_file(args)
+    _report_erasure(args, await maintenance.purge_user(settings, settings.tenant, args.id))
 
 
 async def purge_tenant(args: argparse.Namespace) -> None:
     _confirm(args, f"all data of tenant {args.id}")
-    rows = await maintenance.purge_tenant(load_settings(args), args.id)
-    report(args, {"rows": rows}, f"Deleted {rows:,} rows")
+    _check_receipt_file(args)
+    _report_erasure(args, await maintenance.purge_tenant(load_settings(args), args.id))
+
+
+def _check_receipt_file(args: argparse.Namespace) -> None:
+    """Before anything is deleted: afterwards the receipt could not be made again."""
+    if args.receipt is None:
+        return
+    path = Path(args.receipt)
+    if path.exists():
+        raise InvalidInput(f"{printable(args.receipt)} exists: name a new file for the receipt")
+    try:
+        path.touch(exist_ok=False)
+    except OSError as exc:
+        raise InvalidInput(f"cannot write {printable(args.receipt)}: {exc.strerror}") from exc
+    path.unlink()
+
+
+def _report_erasure(args: argparse.Namespace, receipt: ErasureReceipt) -> None:
+    if args.receipt is not None:
+        Path(args.receipt).write_bytes(msgspec.json.format(msgspec.json.encode(receipt), indent=2) + b"\n")
+    kinds = ", ".join(f"{rows:,} {table}" for table, rows in sorted(receipt.rows.items()))
+    if args.receipt is not None and receipt.signature is None:
+        print("The receipt is not signed: set THREADLINE_RECEIPTS__KEY, see threadline receipts key", file=sys.stderr)
+    report(args, {"rows": receipt.total, "receipt": receipt}, f"Deleted {receipt.total:,} rows: {kinds}")
 
 
 def _confirm(args: argparse.Namespace, what: str) -> None:

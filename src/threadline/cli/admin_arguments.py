@@ -46,3 +46,12 @@ def add_purge(add: AddCommand) -> None:
     tenant.add_argument("id", help="the id of the tenant")
     for parser in (user, tenant):
         parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+        parser.add_argument("--receipt", metavar="FILE", help="write a receipt of what was deleted into this new file")
+
+
+def add_receipts(add: AddCommand) -> None:
+    add("key", "print a new key that signs receipts, for THREADLINE_RECEIPTS__KEY", "receipts:make_key")
+    add("public-key", "print the public key that verifies the receipts of these settings", "receipts:show_public_key")
+    check = add("verify", "verify a receipt, without a database", "receipts:verify_receipt")
+    check.add_argument("file", metavar="FILE", help="the receipt")
+    check.add_argument("--public-key", metavar="KEY", required=True, help="the public key of the service that made it")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 
-from threadline.cli.admin_arguments import add_admin, add_purge
+from threadline.cli.admin_arguments import add_admin, add_purge, add_receipts
 from threadline.cli.parser import COMMAND, AddCommand, Parser, add_group, adder, port
 from threadline.cli.service_command_line import add_audit, add_channels, add_link, add_token, add_users, add_vault
 from threadline.version import __version__
@@ -49,6 +49,7 @@ def build_parser() -> argparse.ArgumentParser:
     add_token(add_group(commands, "token", "create and revoke API tokens", common))
     add_audit(add_group(commands, "audit", "read the log of administrative actions", common))
     add_purge(add_group(commands, "purge", "permanently delete a user or a tenant", common))
+    add_receipts(add_group(commands, "receipts", "sign and verify receipts of purged users and tenants", common))
     return parser
 
 

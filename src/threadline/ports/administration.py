@@ -68,13 +68,14 @@ class PurgeOperations(Protocol):
         False if there was none."""
         ...
 
-    async def purge_user(self, user_id: str) -> int:
-        """Removes everything of this user in the tenant, including the user's row; returns how many rows. The record of
-        their acts stays. Own user, or system scope."""
+    async def purge_user(self, user_id: str) -> dict[str, int]:
+        """Removes everything of this user in the tenant, including the user's row; returns how many rows of each table.
+        The record of their acts stays. Own user, or system scope."""
         ...
 
-    async def purge_tenant(self) -> int:
-        """Removes everything of the tenant. System scope only (RoleRefused)."""
+    async def purge_tenant(self, *, actor_id: str | None = None) -> dict[str, int]:
+        """Removes everything of the tenant; returns how many rows of each table. `acts` lists one entry afterwards,
+        that `actor_id` purged the tenant. System scope only (RoleRefused)."""
         ...
 
     async def row_counts(self) -> dict[str, int]:

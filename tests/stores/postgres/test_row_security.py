@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 
-from threadline.core.threads import Scope
+from threadline.core.threads import Scope, system_scope
 from threadline.stores.postgres import search_indexer
 from threadline.stores.postgres.session import begin_statement
 from threadline.stores.postgres.store import PostgresStore
@@ -23,9 +23,9 @@ from threadline.testing.postgres import PostgresServer
 ALICE = Scope("a", "alice")
 SHARED = frozenset(("tenants", "agents"))
 """Rows of the whole tenant: another owner of it sees them."""
-WRITTEN_ONCE = frozenset(("messages", "audit"))
+WRITTEN_ONCE = frozenset(("messages", "audit", "tenant_purges"))
 """Rows that no role may update."""
-SYSTEM_TABLES = frozenset(("permits", "audit", "credentials"))
+SYSTEM_TABLES = frozenset(("permits", "audit", "credentials", "tenant_purges"))
 """Rows that no user sees."""
 OTHER_SCOPES = {
     "another tenant": Scope("b", "alice"),
@@ -76,6 +76,7 @@ async def populated(own_store: PostgresStore, clock: ManualClock, monkeypatch: p
     """Alice has a row in every table, and so has search."""
     # The background indexer must not empty the backlog, however slow the machine is.
     monkeypatch.setattr(search_indexer, "IDLE_SECONDS", 3_600)
+    await own_store.scoped(system_scope(ALICE.tenant_id)).purge_tenant()
     await populate(own_store, ALICE, clock)
     alice = own_store.scoped(ALICE)
     await own_store.index_pending()

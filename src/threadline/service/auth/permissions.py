@@ -108,6 +108,8 @@ PERMISSIONS: dict[str, Permission] = {
     "createUser": ADMIN,
     "readUser": ADMIN,
     "changeUser": ADMIN,
+    "eraseUser": ADMIN,
+    "eraseMe": Permission("member"),
     # administration
     "listTokens": ADMIN,
     "createToken": ADMIN,

@@ -1,4 +1,4 @@
-"""The routes of administrators for users: names, roles and access; and who the caller is."""
+"""The routes of administrators for users: names, roles, access and erasure; and of callers for themselves."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from threadline.api_types import ApiStruct, Moment
 from threadline.core import errors
 from threadline.core.access import TokenRole
 from threadline.core.channels import User
+from threadline.core.receipts import ErasureReceipt
 from threadline.core.threads import UserRole
 from threadline.service.context import ServiceContext
 from threadline.service.http.request_context import scope_of
@@ -59,6 +60,12 @@ class ChangeUserBody(RequestStruct, frozen=True):
     disabled: bool | None = None
 
 
+class EraseMeQuery(RequestStruct, frozen=True):
+    """`confirm` is the caller's own user id."""
+
+    confirm: str
+
+
 class MeResponse(ApiStruct, frozen=True):
     """The caller, as the service authenticated them."""
 
@@ -79,6 +86,8 @@ class UserRoutes:
             Route(_USERS, self.create_user, methods=["POST"]),
             Route(_USER, self.read_user, methods=["GET"]),
             Route(_USER, self.change_user, methods=["PATCH"]),
+            Route("/api/v1/me", self.erase_me, methods=["DELETE"]),
+            Route(_USER, self.erase_user, methods=["DELETE"]),
         ]
 
     @operation("readMe", "Read who the caller is", ResponseSpec(200, "The caller.", MeResponse), tag="users")
@@ -141,6 +150,31 @@ class UserRoutes:
         if body.disabled is not None:
             user = await (users.disable(user_id) if body.disabled else users.enable(user_id))
         return json_response(_user_info(user))
+
+    @operation(
+        "eraseUser",
+        "Erase a user and everything of theirs, permanently",
+        ResponseSpec(200, "The receipt. It is not stored: keep it.", ErasureReceipt),
+        tag="users",
+        description="Threads, saved points, pinned texts, tokens, links, usage. The audit log keeps that it happened.",
+        errors=(errors.NotFound, errors.InvalidName),
+    )
+    async def erase_user(self, request: Request) -> Response:
+        administration = self._threadline.administration(scope_of(request))
+        return json_response(await administration.erasure.erase_user(request.path_params["user_id"]))
+
+    @operation(
+        "eraseMe",
+        "Erase the caller and everything of theirs, permanently",
+        ResponseSpec(200, "The receipt. It is not stored: keep it.", ErasureReceipt),
+        tag="users",
+        query=EraseMeQuery,
+        errors=(errors.NotFound, errors.InvalidName),
+    )
+    async def erase_me(self, request: Request) -> Response:
+        administration = self._threadline.administration(scope_of(request))
+        query = read_query(request, EraseMeQuery)
+        return json_response(await administration.erasure.erase_oneself(query.confirm))
 
     def _users(self, request: Request) -> UserAdministration:
         return self._threadline.administration(scope_of(request)).users

@@ -18,6 +18,8 @@ from typing import Any
 
 import asyncpg
 
+from threadline.core import jsontext
+from threadline.core.ids import new_id
 from threadline.core.messages import from_us, to_us
 from threadline.core.portable import TABLES, Row, RowPage
 from threadline.core.threads import system_scope
@@ -57,22 +59,28 @@ class PurgeOperations(Operations):
         return True
 
     @in_transaction
-    async def purge_user(self, user_id: str) -> int:
+    async def purge_user(self, user_id: str) -> dict[str, int]:
         await self.session.allow_long_statements()
         if user_id != self.session.owner_id:
             self.session.scope.require("system")
-        return await self._count("purge_owner", user_id)
+        return await self._counts("purge_owner", user_id)
 
     @in_transaction
-    async def purge_tenant(self) -> int:
+    async def purge_tenant(self, *, actor_id: str | None = None) -> dict[str, int]:
         await self.session.allow_long_statements()
         self.session.scope.require("system")
-        return await self._count("purge_tenant")
+        removed = await self._counts("purge_tenant")
+        values = (new_id(), actor_id or self.session.owner_id, jsontext.dump({"rows": removed}), self.session.now())
+        await self.session.run(_SQL["add_tenant_purge"], *values)
+        return removed
 
     @in_transaction
     async def row_counts(self) -> dict[str, int]:
         await self.session.allow_long_statements()
         return {row["tablename"]: row["counted"] for row in await self.session.rows(_SQL["count_rows"])}
+
+    async def _counts(self, query: str, *values: str) -> dict[str, int]:
+        return {row["tablename"]: row["removed"] for row in await self.session.rows(_SQL[query], *values)}
 
     async def _count(self, query: str, *values: str) -> int:
         row = await self.session.row(_SQL[query], *values)

@@ -484,6 +484,25 @@ GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.summaries TO threadline_app;
 
 GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.summaries TO threadline_worker;
 
+CREATE TABLE threadline.tenant_purges (
+    tenant_id text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    actor_id text NOT NULL,
+    details bytea NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    CONSTRAINT tenant_purges_pkey PRIMARY KEY (tenant_id, id)
+);
+
+ALTER TABLE threadline.tenant_purges FORCE ROW LEVEL SECURITY;
+
+CREATE POLICY of_owner ON threadline.tenant_purges TO threadline_app USING (false);
+
+CREATE POLICY of_tenant ON threadline.tenant_purges TO threadline_worker USING ((tenant_id = threadline.this_tenant()));
+
+GRANT INSERT, SELECT ON threadline.tenant_purges TO threadline_app;
+
+GRANT INSERT, SELECT ON threadline.tenant_purges TO threadline_worker;
+
 CREATE TABLE threadline.tenants (
     tenant_id text COLLATE "C" NOT NULL,
     name text,
@@ -855,9 +874,9 @@ CREATE FUNCTION threadline.owner_mark(_tenant text, _owner text) RETURNS text LA
 
 CREATE FUNCTION threadline.protect(guarded regclass, owner_column name, privileges text DEFAULT 'SELECT, INSERT, UPDATE, DELETE'::text, by_the_thousand boolean DEFAULT false) RETURNS void LANGUAGE plpgsql;
 
-CREATE FUNCTION threadline.purge_owner(_tenant text, _owner text) RETURNS bigint LANGUAGE plpgsql;
+CREATE FUNCTION threadline.purge_owner(_tenant text, _owner text) RETURNS TABLE(tablename text, removed bigint) LANGUAGE plpgsql;
 
-CREATE FUNCTION threadline.purge_tenant(_tenant text) RETURNS bigint LANGUAGE plpgsql;
+CREATE FUNCTION threadline.purge_tenant(_tenant text) RETURNS TABLE(tablename text, removed bigint) LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.purge_threads(_tenant text, _ids text[]) RETURNS integer LANGUAGE plpgsql;
 

@@ -8,52 +8,56 @@ index. After the commit the writer empties the write-ahead log and, unless the f
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from typing import NamedTuple
 
+from threadline.core import jsontext
+from threadline.core.ids import new_id
 from threadline.stores.sql import load_queries
 from threadline.stores.sqlite.engine import Operations
 from threadline.stores.sqlite.search import forget_numbers, forget_words
 from threadline.stores.sqlite.session import ScopedSession
 
 _SQL = load_queries(__package__, "queries/purge.sql")
-_OF_THREAD = (
-    "remove_chunks",
-    "remove_tool_runs",
-    "remove_turns",
-    "remove_bindings",
-    "remove_append_keys",
-    "remove_thread_values",
-)
-_OF_USER = (
-    "remove_contexts",
-    "remove_links",
-    "remove_link_codes",
-    "remove_inbox",
-    "remove_outbox",
-    "remove_tokens",
-    "remove_usage",
-    "remove_values",
-    "remove_user",
-)
-_OF_TENANT = (
-    "remove_ownerless_inbox",
-    "remove_tenant_values",
-    "remove_credentials",
-    "remove_agents",
-    "remove_acts",
-    "remove_tenant",
-)
+_OF_THREAD = {
+    "remove_chunks": "turn_chunks",
+    "remove_tool_runs": "tool_runs",
+    "remove_turns": "turns",
+    "remove_bindings": "bindings",
+    "remove_append_keys": "append_keys",
+    "remove_thread_values": "stored_values",
+}
+_OF_USER = {
+    "remove_contexts": "context_snapshots",
+    "remove_links": "links",
+    "remove_link_codes": "link_codes",
+    "remove_inbox": "inbox",
+    "remove_outbox": "outbox",
+    "remove_tokens": "api_tokens",
+    "remove_usage": "usage_days",
+    "remove_values": "stored_values",
+    "remove_user": "users",
+}
+_OF_TENANT = {
+    "remove_ownerless_inbox": "inbox",
+    "remove_tenant_values": "stored_values",
+    "remove_credentials": "credentials",
+    "remove_agents": "agents",
+    "remove_acts": "audit",
+    "remove_tenant": "tenants",
+}
+"""Statements in an order that the foreign keys allow, and the table that each one clears."""
 
 
 class PurgeOperations(Operations):
     async def purge_thread(self, thread_id: str) -> bool:
         return await self._engine.write_large(purge_thread, thread_id)
 
-    async def purge_user(self, user_id: str) -> int:
+    async def purge_user(self, user_id: str) -> dict[str, int]:
         return await self._engine.write_large(purge_user, user_id)
 
-    async def purge_tenant(self) -> int:
-        return await self._engine.write_large(purge_tenant)
+    async def purge_tenant(self, *, actor_id: str | None = None) -> dict[str, int]:
+        return await self._engine.write_large(purge_tenant, actor_id)
 
     async def row_counts(self) -> dict[str, int]:
         return await self._engine.read_large(row_counts)
@@ -68,41 +72,60 @@ def purge_thread(session: ScopedSession, thread_id: str) -> bool:
     return True
 
 
-def purge_user(session: ScopedSession, user_id: str) -> int:
+def purge_user(session: ScopedSession, user_id: str) -> dict[str, int]:
     if user_id != session.user_id:
         session.scope.require("system")
-    return _remove_users(session, [user_id])
+    return _without_zeros(_remove_users(session, [user_id]))
 
 
-def purge_tenant(session: ScopedSession) -> int:
+def purge_tenant(session: ScopedSession, actor_id: str | None) -> dict[str, int]:
     session.scope.require("system")
     session.run(_SQL["remove_permits"], (session.tenant_id,))
     session.run(_SQL["blank_tenant_values"], (session.tenant_id,))
     removed = _remove_users(session, [user_id for (user_id,) in session.rows(_SQL["list_users"], (session.tenant_id,))])
-    return removed + sum(session.run(_SQL[name], (session.tenant_id,)) for name in _OF_TENANT)
+    _run_all(session, removed, _OF_TENANT, (session.tenant_id,))
+    rows = _without_zeros(removed)
+    values = (session.tenant_id, new_id(), actor_id or session.user_id, jsontext.dump({"rows": rows}), session.now_us())
+    session.run(_SQL["add_tenant_purge"], values)
+    return rows
 
 
-def _remove_users(session: ScopedSession, user_ids: list[str]) -> int:
+def _run_all(
+    session: ScopedSession, removed: Counter[str], statements: dict[str, str], values: tuple[str | int, ...]
+) -> None:
+    for name, table in statements.items():
+        removed[table] += session.run(_SQL[name], values)
+
+
+def _without_zeros(removed: Counter[str]) -> dict[str, int]:
+    return {table: rows for table, rows in removed.items() if rows}
+
+
+def _remove_users(session: ScopedSession, user_ids: list[str]) -> Counter[str]:
     users = [(session.tenant_id, user_id) for user_id in user_ids]
     for user in users:
         session.run(_SQL["blank_values"], user)
     removed = remove_threads(
         session, [number for user in users for (number,) in session.rows(_SQL["list_threads"], user)]
     )
-    return removed + sum(session.run(_SQL[name], user) for user in users for name in _OF_USER)
+    for user in users:
+        _run_all(session, removed, _OF_USER, user)
+    return removed
 
 
-def remove_threads(session: ScopedSession, numbers: list[int]) -> int:
-    """Returns the number of removed rows, over all tables."""
+def remove_threads(session: ScopedSession, numbers: list[int]) -> Counter[str]:
+    """Returns the number of removed rows of each table."""
     session.database.scrub = True
+    removed: Counter[str] = Counter()
     for number in numbers:
         session.run(_SQL["blank_thread_values"], (number,))
-    removed = sum(session.run(_SQL[name], (number,)) for number in numbers for name in _OF_THREAD)
+    for number in numbers:
+        _run_all(session, removed, _OF_THREAD, (number,))
     timelines = [timeline for number in numbers for (timeline,) in session.rows(_SQL["list_timelines"], (number,))]
     for timeline in timelines:
-        removed += session.run(_SQL["remove_saved_points"], (timeline,))
+        removed["saved_points"] += session.run(_SQL["remove_saved_points"], (timeline,))
         session.run(_SQL["abandon_timeline"], (timeline,))
-    removed += sum(session.run(_SQL["remove_thread"], (number,)) for number in numbers)
+    removed["threads"] += sum(session.run(_SQL["remove_thread"], (number,)) for number in numbers)
     return removed + _cut(session, _cuts(session, timelines))
 
 
@@ -135,15 +158,18 @@ def _cuts(session: ScopedSession, abandoned: list[int]) -> list[Cut]:
     return list(cuts.values())
 
 
-def _cut(session: ScopedSession, cuts: list[Cut]) -> int:
+def _cut(session: ScopedSession, cuts: list[Cut]) -> Counter[str]:
     # All messages are blanked before any row is removed: removing a row can move its neighbours within the page, and
     # SQLite does not overwrite the place a row was moved from.
     above = [(cut.timeline_no, cut.last) for cut in cuts]
     forget_words(session, [message for place in above for message in session.rows(_SQL["list_messages"], place)])
     for place in above:
         session.run(_SQL["blank_messages"], place)
-    removed = sum(session.run(_SQL[name], place) for place in above for name in ("remove_messages", "remove_summaries"))
-    removed += sum(session.run(_SQL["remove_timeline"], (cut.timeline_no,)) for cut in cuts if cut.goes)
+    removed: Counter[str] = Counter()
+    for place in above:
+        removed["messages"] += session.run(_SQL["remove_messages"], place)
+        removed["summaries"] += session.run(_SQL["remove_summaries"], place)
+    removed["timelines"] += sum(session.run(_SQL["remove_timeline"], (cut.timeline_no,)) for cut in cuts if cut.goes)
     forget_numbers(session)
     return removed
 

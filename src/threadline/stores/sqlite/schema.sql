@@ -258,6 +258,15 @@ CREATE TABLE summaries (
 
 CREATE UNIQUE INDEX summaries_by_seq ON summaries (timeline_no, seq DESC);
 
+CREATE TABLE tenant_purges (
+    tenant_id TEXT NOT NULL,
+    id TEXT NOT NULL,
+    actor_id TEXT NOT NULL,
+    details BLOB NOT NULL,
+    created_us INTEGER NOT NULL,
+    PRIMARY KEY (tenant_id, id)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE tenants (
     id TEXT NOT NULL PRIMARY KEY,
     name TEXT,

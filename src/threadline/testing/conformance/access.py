@@ -205,13 +205,16 @@ class TestActs:
     async def test_a_record_outlives_its_user(
         self, admin: Transaction, system: Transaction, alice: Transaction
     ) -> None:
-        """The record is removed with its tenant, not with a user."""
+        """The record is removed with its tenant, not with a user. `acts` lists one entry afterwards, that `actor_id`
+        purged the tenant."""
         await alice.record_act("link.made", "slack:U1")
         await system.purge_user("alice")
         assert [act.actor_id for act in await admin.acts()] == ["alice"]
         assert (await system.users()) == []
-        await system.purge_tenant()
-        assert await admin.acts() == []
+        await system.purge_tenant(actor_id="operator:root")
+        (entry,) = await admin.acts()
+        assert (entry.actor_id, entry.act, entry.target) == ("operator:root", "tenant.purged", admin.scope.tenant_id)
+        assert entry.details["rows"]["audit"] == 1
 
 
 SEALED = b"\x00\xff sealed"

@@ -95,12 +95,9 @@ BEGIN
     END LOOP;
 END $$;
 
--- Removes everything of one owner. Returns the number of rows without those of the search index.
-CREATE FUNCTION threadline.purge_owner(_tenant text, _owner text) RETURNS bigint LANGUAGE plpgsql AS $$
-DECLARE
-    tablename text;
-    removed bigint;
-    total bigint := 0;
+-- Removes everything of one owner. Returns the number of rows of each table, without the search index.
+CREATE FUNCTION threadline.purge_owner(_tenant text, _owner text)
+RETURNS TABLE (tablename text, removed bigint) LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM threadline.lock_for_purge(_tenant, _owner);
     DELETE FROM threadline.message_search s WHERE s.tenant_id = _tenant AND s.owner_id = _owner;
@@ -109,19 +106,17 @@ BEGIN
         EXECUTE format('DELETE FROM threadline.%I WHERE tenant_id = $1 AND owner_id = $2', tablename)
         USING _tenant, _owner;
         GET DIAGNOSTICS removed = ROW_COUNT;
-        total := total + removed;
+        RETURN NEXT;
     END LOOP;
     DELETE FROM threadline.users u WHERE u.tenant_id = _tenant AND u.id = _owner;
     GET DIAGNOSTICS removed = ROW_COUNT;
-    RETURN total + removed;
+    tablename := 'users';
+    RETURN NEXT;
 END $$;
 
 -- Removes everything of the tenant. Returns the number of rows as above.
-CREATE FUNCTION threadline.purge_tenant(_tenant text) RETURNS bigint LANGUAGE plpgsql AS $$
-DECLARE
-    tablename text;
-    removed bigint;
-    total bigint := 0;
+CREATE FUNCTION threadline.purge_tenant(_tenant text)
+RETURNS TABLE (tablename text, removed bigint) LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM threadline.lock_for_purge(_tenant, NULL);
     DELETE FROM threadline.message_search s WHERE s.tenant_id = _tenant;
@@ -130,9 +125,8 @@ BEGIN
     FOREACH tablename IN ARRAY threadline.owned_tables() || threadline.shared_tables() LOOP
         EXECUTE format('DELETE FROM threadline.%I WHERE tenant_id = $1', tablename) USING _tenant;
         GET DIAGNOSTICS removed = ROW_COUNT;
-        total := total + removed;
+        RETURN NEXT;
     END LOOP;
-    RETURN total;
 END $$;
 
 -- The number of rows per table that this transaction may see.

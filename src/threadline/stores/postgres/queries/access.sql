@@ -35,4 +35,8 @@ VALUES ($1, $2, $3, $4, $5, $6, $7)
 
 -- name: list_acts
 SELECT id, actor_id, act, target, details, created_at FROM threadline.audit
-WHERE tenant_id = $1 AND ($2::text IS NULL OR id < $2) ORDER BY id DESC LIMIT $3
+WHERE tenant_id = $1 AND ($2::text IS NULL OR id < $2)
+UNION ALL
+SELECT id, actor_id, 'tenant.purged', tenant_id, details, created_at FROM threadline.tenant_purges
+WHERE tenant_id = $1 AND ($2::text IS NULL OR id < $2)
+ORDER BY id DESC LIMIT $3

@@ -5,10 +5,13 @@ SELECT tenant_id FROM threadline.tenants ORDER BY tenant_id
 SELECT threadline.purge_threads($1, ARRAY[$2])
 
 -- name: purge_owner
-SELECT threadline.purge_owner($1, $2)
+SELECT tablename, removed FROM threadline.purge_owner($1, $2) WHERE removed > 0
+
+-- name: add_tenant_purge
+INSERT INTO threadline.tenant_purges (tenant_id, id, actor_id, details, created_at) VALUES ($1, $2, $3, $4, $5)
 
 -- name: purge_tenant
-SELECT threadline.purge_tenant($1)
+SELECT tablename, removed FROM threadline.purge_tenant($1) WHERE removed > 0
 
 -- name: count_rows
 SELECT tablename, counted FROM threadline.count_rows($1)

@@ -30,8 +30,11 @@ DELETE FROM permits WHERE tenant_id = ? AND window_us < ?;
 INSERT INTO audit (tenant_id, id, actor_id, act, target, details, created_us) VALUES (?, ?, ?, ?, ?, ?, ?);
 
 -- name: list_acts
-SELECT id, actor_id, act, target, details, created_us FROM audit
-WHERE tenant_id = ?1 AND (?2 IS NULL OR id < ?2) ORDER BY id DESC LIMIT ?3;
+SELECT id, actor_id, act, target, details, created_us FROM audit WHERE tenant_id = ?1 AND (?2 IS NULL OR id < ?2)
+UNION ALL
+SELECT id, actor_id, 'tenant.purged', tenant_id, details, created_us FROM tenant_purges
+WHERE tenant_id = ?1 AND (?2 IS NULL OR id < ?2)
+ORDER BY id DESC LIMIT ?3;
 
 -- name: put_credentials
 INSERT INTO credentials (tenant_id, platform, key_id, sealed, updated_us) VALUES (?, ?, ?, ?, ?)

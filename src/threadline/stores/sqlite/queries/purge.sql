@@ -154,3 +154,6 @@ DELETE FROM permits WHERE tenant_id = ?;
 
 -- name: remove_tenant
 DELETE FROM tenants WHERE id = ?;
+
+-- name: add_tenant_purge
+INSERT INTO tenant_purges (tenant_id, id, actor_id, details, created_us) VALUES (?, ?, ?, ?, ?);
