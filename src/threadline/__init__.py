@@ -61,6 +61,7 @@ if TYPE_CHECKING:
         tool_part,
     )
     from threadline.core.prompts import Prompt, PromptMessage
+    from threadline.core.thread_filters import ThreadFilterFields
     from threadline.core.threads import (
         Appended,
         Hit,
@@ -167,6 +168,7 @@ __all__ = [
     "TextPart",
     "Thread",
     "ThreadFields",
+    "ThreadFilterFields",
     "ThreadHandle",
     "ThreadUpdate",
     "Threadline",
@@ -261,6 +263,7 @@ _HOMES = {
         "Prompt",
         "PromptMessage",
     ),
+    "threadline.core.thread_filters": ("ThreadFilterFields",),
     "threadline.core.threads": (
         "Appended",
         "Hit",

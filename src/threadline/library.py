@@ -15,6 +15,7 @@ from threadline.core.arguments import as_answers, as_client_tools, as_question, 
 from threadline.core.client_tools import ClientTool
 from threadline.core.errors import InvalidInput, NotFound
 from threadline.core.messages import Message, NewMessage
+from threadline.core.thread_filters import ThreadFilterFields
 from threadline.core.threads import (
     Appended,
     ExpectedHead,
@@ -233,8 +234,25 @@ class UserView(Gateway):
         offset: int = 0,
         archived: bool | None = False,
         deleted: bool = False,
+        **matching: Unpack[ThreadFilterFields],
     ) -> Page[Thread]:
-        return await self._threads.page(limit=limit, cursor=cursor, offset=offset, archived=archived, deleted=deleted)
+        return await self._threads.page(
+            limit=limit, cursor=cursor, offset=offset, archived=archived, deleted=deleted, **matching
+        )
+
+    async def all_threads(
+        self,
+        *,
+        user: str | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+        archived: bool | None = False,
+        deleted: bool = False,
+        **matching: Unpack[ThreadFilterFields],
+    ) -> Page[Thread]:
+        return await self._threads.page_of_all(
+            user=user, limit=limit, cursor=cursor, archived=archived, deleted=deleted, **matching
+        )
 
     async def restore_thread(self, thread_id: str) -> ThreadHandle:
         return self._handle(await self._threads.restore(thread_id))

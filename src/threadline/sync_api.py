@@ -18,6 +18,7 @@ from threadline.core.channels import ContextSnapshot
 from threadline.core.client_tools import ClientTool
 from threadline.core.events import Event
 from threadline.core.messages import Message, NewMessage
+from threadline.core.thread_filters import ThreadFilterFields
 from threadline.core.threads import (
     Appended,
     ExpectedHead,
@@ -36,7 +37,7 @@ from threadline.core.turns import Policy, Summary, Surface, TurnInfo
 from threadline.core.usage import UsageFilter, UsageRow
 from threadline.core.values import ValueChange
 from threadline.ports import Approver, Gateway, GatewayContexts, GatewayReply, GatewayThread
-from threadline.ports.gateway import ThreadAttributes
+from threadline.ports.thread_attributes import ThreadAttributes
 from threadline.sync_values import LoopThread, SyncValues
 
 if TYPE_CHECKING:
@@ -261,9 +262,28 @@ class SyncGateway:
         offset: int = 0,
         archived: bool | None = False,
         deleted: bool = False,
+        **matching: Unpack[ThreadFilterFields],
     ) -> Page[Thread]:
         return self._loop.wait(
-            self._gateway.threads(limit=limit, cursor=cursor, offset=offset, archived=archived, deleted=deleted)
+            self._gateway.threads(
+                limit=limit, cursor=cursor, offset=offset, archived=archived, deleted=deleted, **matching
+            )
+        )
+
+    def all_threads(
+        self,
+        *,
+        user: str | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+        archived: bool | None = False,
+        deleted: bool = False,
+        **matching: Unpack[ThreadFilterFields],
+    ) -> Page[Thread]:
+        return self._loop.wait(
+            self._gateway.all_threads(
+                user=user, limit=limit, cursor=cursor, archived=archived, deleted=deleted, **matching
+            )
         )
 
     def restore_thread(self, thread_id: str) -> SyncThread:

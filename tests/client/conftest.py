@@ -11,7 +11,10 @@ from threadline.client import Client, RetryPolicy, connect
 
 # Before the suite is imported: afterwards a failing assert would not show its values.
 pytest.register_assert_rewrite(
-    "threadline.testing.gateway", "threadline.testing.gateway_summaries", "threadline.testing.gateway_values"
+    "threadline.testing.gateway",
+    "threadline.testing.gateway_filters",
+    "threadline.testing.gateway_summaries",
+    "threadline.testing.gateway_values",
 )
 
 IMPATIENT = RetryPolicy(connect_seconds=30, read_seconds=30, retry_seconds=(0.01, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0))

@@ -16,6 +16,7 @@ from threadline.client import connect
 from threadline.ports import Gateway
 from threadline.settings import Settings
 from threadline.testing.gateway import *  # noqa: F403
+from threadline.testing.gateway_filters import *  # noqa: F403
 from threadline.testing.gateway_summaries import *  # noqa: F403
 from threadline.testing.gateway_values import *  # noqa: F403
 

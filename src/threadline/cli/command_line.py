@@ -11,6 +11,7 @@ import argparse
 from threadline.cli.admin_arguments import add_admin, add_purge, add_receipts
 from threadline.cli.parser import COMMAND, AddCommand, Parser, add_group, adder, port
 from threadline.cli.service_command_line import add_audit, add_channels, add_link, add_token, add_users, add_vault
+from threadline.cli.thread_filters import add_filter_options
 from threadline.version import __version__
 
 FORMATS = ("jsonl", "json", "markdown")
@@ -139,6 +140,7 @@ def _add_reads(add: AddCommand) -> None:
     listing.add_argument("--cursor", help="print the next page; the previous one ends with its cursor")
     listing.add_argument("--archived", action="store_true", help="list archived threads instead")
     listing.add_argument("--deleted", action="store_true", help="list deleted threads instead; restore them by id")
+    add_filter_options(listing)
     show = add("show", "print the messages of a thread", "threads:show_thread")
     _add_thread_argument(show)
     show.add_argument("--last", type=int, metavar="N", help="print only the last N turns")

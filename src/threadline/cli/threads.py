@@ -10,6 +10,7 @@ import argparse
 from threadline.cli.connection import open_threadline, user_scope
 from threadline.cli.output import format_time, output_file, pluralize, print_json, print_table, report, to_json
 from threadline.cli.printable import printable, short_folder, shorten
+from threadline.cli.thread_filters import filter_fields
 from threadline.cli.thread_ids import find_part, find_thread
 from threadline.core.arguments import check_int
 from threadline.core.durations import parse_duration
@@ -54,11 +55,12 @@ async def list_threads(args: argparse.Namespace) -> None:
 async def _read_pages(threads: Threads, args: argparse.Namespace) -> Page[Thread]:
     """As many pages as the limit needs."""
     check_int("limit", args.limit, 1, MOST_LISTED)
+    matching = filter_fields(args)
     items: list[Thread] = []
     cursor: str | None = args.cursor
     while True:
         least = min(args.limit - len(items), LIST_LIMIT)
-        page = await threads.page(limit=least, cursor=cursor, archived=args.archived, deleted=args.deleted)
+        page = await threads.page(limit=least, cursor=cursor, archived=args.archived, deleted=args.deleted, **matching)
         items += page.items
         cursor = page.next_cursor
         if cursor is None or len(items) >= args.limit:

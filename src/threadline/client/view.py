@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import Literal, Self, Unpack
+from typing import Any, Literal, Self, Unpack
 from urllib.parse import quote
 
 from threadline import api_types as api
 from threadline.client.bridge import BridgeClient
+from threadline.client.filters import filter_query
 from threadline.client.replies import RemoteReply, earlier_reply
 from threadline.client.stored_values import RemoteValues
 from threadline.client.threads import THREADS, RemoteThread, create, read_thread, thread_body
@@ -17,6 +18,7 @@ from threadline.core.arguments import check_str, new_thread
 from threadline.core.channels import ContextSnapshot
 from threadline.core.errors import DuplicateId, InvalidInput, NotFound
 from threadline.core.ids import check_id, check_name, check_state_key, check_thread_key, check_user_id, is_id
+from threadline.core.thread_filters import ThreadFilterFields
 from threadline.core.threads import Hit, NamedThreadFields, Page, SavedPoint, Thread, ThreadFields
 from threadline.core.turns import Surface, TurnInfo
 from threadline.core.usage import UsageFilter, UsageRow
@@ -98,10 +100,26 @@ class Client(Gateway):
         offset: int = 0,
         archived: bool | None = False,
         deleted: bool = False,
+        **matching: Unpack[ThreadFilterFields],
     ) -> Page[Thread]:
-        shown = "any" if archived is None else archived
-        query = {"limit": limit, "cursor": cursor, "offset": offset, "archived": shown, "deleted": deleted}
-        found = read(await self._transport.call("GET", THREADS, query=query), api.ThreadsResponse)
+        query = {"limit": limit, "cursor": cursor, "offset": offset, **filter_query(archived, deleted, matching)}
+        return await self._page(THREADS, query)
+
+    async def all_threads(
+        self,
+        *,
+        user: str | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+        archived: bool | None = False,
+        deleted: bool = False,
+        **matching: Unpack[ThreadFilterFields],
+    ) -> Page[Thread]:
+        query = {"limit": limit, "cursor": cursor, "user": user, **filter_query(archived, deleted, matching)}
+        return await self._page("/api/v1/threads", query)
+
+    async def _page(self, path: str, query: dict[str, Any]) -> Page[Thread]:
+        found = read(await self._transport.call("GET", path, query=query), api.ThreadsResponse)
         return Page(tuple(to_thread(each) for each in found.threads), found.next_cursor)
 
     async def restore_thread(self, thread_id: str) -> RemoteThread:

@@ -102,6 +102,8 @@ class Sealer:
         """InvalidInput or a subclass if the message is not valid. The order of parts is kept."""
         check_choice("role", new.role, ROLES)
         raw, parts = self._parts(new.parts)
+        if not parts and new.role != "assistant":
+            raise InvalidInput(f"a {new.role} message must have at least one part, got none")
         if len(raw) > self.limits.message_bytes:
             raise LimitExceeded("message size in bytes", self.limits.message_bytes, len(raw))
         return Sealed(
@@ -133,8 +135,6 @@ class Sealer:
         else:
             raw, parts = parts_.encode(given), given
             _check_raw_json(raw, given)
-        if not parts:
-            raise InvalidInput("message must have at least one part, got none")
         if len(parts) > self.limits.message_parts:
             raise LimitExceeded("parts per message", self.limits.message_parts, len(parts))
         if self.masker is None or not self.masker.may_hold(raw):

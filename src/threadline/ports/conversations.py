@@ -11,6 +11,7 @@ from typing import Protocol
 
 from threadline.core.messages import Message
 from threadline.core.sealing import CleanText, Sealed
+from threadline.core.thread_filters import EVERY_THREAD, ThreadFilter
 from threadline.core.threads import Appended, Hit, NewThread, Page, SavedPoint, Thread, ThreadChanges, Timeline
 
 
@@ -36,11 +37,26 @@ class ThreadOperations(Protocol):
         offset: int = 0,
         archived: bool | None = False,
         deleted: bool = False,
+        matching: ThreadFilter = EVERY_THREAD,
     ) -> Page[Thread]:
         """A page of threads: latest activity first, then the greater id first. `archived` None lists archived and other
-        threads; `deleted` lists only deleted threads. A cursor costs the same at any depth, and the page after it never
-        repeats a thread. InvalidCursor if the cursor was not issued for this list. InvalidInput if `limit` is below 1,
-        or `offset` below 0."""
+        threads; `deleted` lists only deleted threads; `matching` lists only threads that have every label, a turn from
+        the surface, and their last activity in the time. A cursor costs the same at any depth, and the page after it
+        never repeats a thread. InvalidCursor if the cursor was not issued for this list. InvalidInput if `limit` is
+        below 1, or `offset` below 0."""
+        ...
+
+    async def tenant_threads(
+        self,
+        *,
+        limit: int = 50,
+        cursor: str | None = None,
+        archived: bool | None = False,
+        deleted: bool = False,
+        matching: ThreadFilter = EVERY_THREAD,
+    ) -> Page[Thread]:
+        """Threads of every user of the tenant, the greatest id first: generated ids are in order of creation. The
+        filters are those of `threads`. InvalidCursor. System scope only (RoleRefused)."""
         ...
 
     async def update_thread(self, thread_id: str, changes: ThreadChanges) -> Thread:

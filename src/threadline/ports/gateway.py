@@ -20,6 +20,7 @@ from threadline.core.channels import ContextSnapshot
 from threadline.core.client_tools import ClientTool
 from threadline.core.events import Event
 from threadline.core.messages import Message, NewMessage
+from threadline.core.thread_filters import ThreadFilterFields
 from threadline.core.threads import (
     Appended,
     ExpectedHead,
@@ -38,6 +39,7 @@ from threadline.core.usage import UsageFilter, UsageRow
 from threadline.core.values import ValueChange
 from threadline.ports.agents import Approver
 from threadline.ports.gateway_values import GatewayValues
+from threadline.ports.thread_attributes import ThreadAttributes
 
 
 class GatewayReply(Protocol):
@@ -71,71 +73,6 @@ class GatewayReply(Protocol):
     async def stop(self) -> bool:
         """Ends the turn; what was shown is stored. False if it had ended."""
         ...
-
-
-class ThreadAttributes(Protocol):
-    """The fields of a thread as attributes of an object that has its `info`."""
-
-    info: Thread
-
-    @property
-    def id(self) -> str:
-        return self.info.id
-
-    @property
-    def state_key(self) -> str:
-        return self.info.state_key
-
-    @property
-    def title(self) -> str | None:
-        return self.info.title
-
-    @property
-    def agent_id(self) -> str | None:
-        return self.info.agent_id
-
-    @property
-    def model(self) -> str | None:
-        return self.info.model
-
-    @property
-    def system_prompt(self) -> str | None:
-        return self.info.system_prompt
-
-    @property
-    def working_dir(self) -> str | None:
-        return self.info.working_dir
-
-    @property
-    def metadata(self) -> dict[str, Any]:
-        return self.info.metadata
-
-    @property
-    def message_count(self) -> int:
-        return self.info.message_count
-
-    @property
-    def token_count(self) -> int:
-        return self.info.token_count
-
-    @property
-    def timeline_id(self) -> str:
-        return self.info.timeline_id
-
-    @property
-    def created_at(self) -> dt.datetime:
-        return self.info.created_at
-
-    @property
-    def updated_at(self) -> dt.datetime:
-        return self.info.updated_at
-
-    @property
-    def is_archived(self) -> bool:
-        return self.info.archived_at is not None
-
-    def __repr__(self) -> str:
-        return f"<thread {self.id} {self.title!r}, {self.message_count} messages>"
 
 
 class GatewayThread(ThreadAttributes, Protocol):
@@ -349,9 +286,25 @@ class Gateway(Protocol):
         offset: int = 0,
         archived: bool | None = False,
         deleted: bool = False,
+        **matching: Unpack[ThreadFilterFields],
     ) -> Page[Thread]:
         """Latest activity first. `archived` None lists both kinds, `deleted` lists the deleted ones instead. `limit` is
-        1 to 100. InvalidCursor for a cursor that was not issued here."""
+        1 to 100; `next_cursor` of the page gets the page after it. The other keywords filter: see `ThreadFilterFields`.
+        InvalidCursor for a cursor that was not issued here; InvalidInput for a filter that cannot be compared."""
+        ...
+
+    async def all_threads(
+        self,
+        *,
+        user: str | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+        archived: bool | None = False,
+        deleted: bool = False,
+        **matching: Unpack[ThreadFilterFields],
+    ) -> Page[Thread]:
+        """For administrators (RoleRefused): the threads of one `user`, latest activity first, or of every user of the
+        tenant, newest first. Messages stay with their owners. The audit log records the call."""
         ...
 
     async def restore_thread(self, thread_id: str) -> GatewayThread:

@@ -15,9 +15,10 @@ import msgspec
 
 from threadline.core.arguments import check_int, check_point, check_str
 from threadline.core.errors import DuplicateId, InvalidInput, KeyReused, LimitExceeded, NotFound
-from threadline.core.ids import check_id, check_thread_key, is_generated_id, is_id, title_from
+from threadline.core.ids import check_id, check_thread_key, check_user_id, is_generated_id, is_id, title_from
 from threadline.core.messages import Message, NewMessage
 from threadline.core.sealing import CleanText, Sealed, Sealer
+from threadline.core.thread_filters import ThreadFilterFields, thread_filter
 from threadline.core.threads import (
     Appended,
     ExpectedHead,
@@ -29,6 +30,7 @@ from threadline.core.threads import (
     Thread,
     ThreadChanges,
     Timeline,
+    system_scope,
 )
 from threadline.core.turns import Surface, Turn
 from threadline.core.values import ValueWrite
@@ -102,10 +104,41 @@ class Threads:
         offset: int = 0,
         archived: bool | None = False,
         deleted: bool = False,
+        **matching: Unpack[ThreadFilterFields],
     ) -> Page[Thread]:
         check_int("limit", limit, 1, LIST_LIMIT)
         check_int("offset", offset, 0)
-        return await self._tx.threads(limit=limit, cursor=cursor, offset=offset, archived=archived, deleted=deleted)
+        return await self._tx.threads(
+            limit=limit,
+            cursor=cursor,
+            offset=offset,
+            archived=archived,
+            deleted=deleted,
+            matching=thread_filter(matching),
+        )
+
+    async def page_of_all(
+        self,
+        *,
+        user: str | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+        archived: bool | None = False,
+        deleted: bool = False,
+        **matching: Unpack[ThreadFilterFields],
+    ) -> Page[Thread]:
+        """Threads of one user, or of all users of the tenant. Administrators only; the first page is audited."""
+        self.scope.require("admin")
+        check_int("limit", limit, 1, LIST_LIMIT)
+        wanted = thread_filter(matching)
+        tenant_id = self.scope.tenant_id
+        scope = system_scope(tenant_id) if user is None else Scope(tenant_id, check_user_id(user))
+        session = self._store.scoped(scope)
+        read = session.tenant_threads if user is None else session.threads
+        page = await read(limit=limit, cursor=cursor, archived=archived, deleted=deleted, matching=wanted)
+        if cursor is None:
+            await self._tx.record_act("threads.listed", "*" if user is None else user)
+        return page
 
     async def surfaces(self, threads: Sequence[Thread]) -> dict[str, tuple[Surface, ...]]:
         """The surfaces that recent turns of each thread came from, by thread id."""

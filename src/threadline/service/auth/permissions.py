@@ -115,6 +115,7 @@ PERMISSIONS: dict[str, Permission] = {
     "createToken": ADMIN,
     "revokeToken": ADMIN,
     "listAuditEntries": ADMIN,
+    "listAllThreads": ADMIN,
     # operations
     "page": PUBLIC,
     "welcome": PUBLIC,

@@ -1,4 +1,4 @@
-"""The routes of administrators: the tenant's tokens and the audit log.
+"""The routes of administrators: the tenant's tokens, the threads of its users and the audit log.
 
 A token's text is only in the response that created it.
 """
@@ -15,15 +15,17 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from threadline.administration.administration import AUDIT_LIMIT, Administration
-from threadline.api_types import ApiStruct, Id, Moment, Name, OkResponse
+from threadline.api_types import ApiStruct, Id, ListedThread, Moment, Name, OkResponse, ThreadsResponse
 from threadline.core import errors
 from threadline.core.access import ApiToken, TokenRole
 from threadline.core.access import AuditEntry as StoredEntry
 from threadline.service.context import ServiceContext
 from threadline.service.http.request_context import scope_of
 from threadline.service.http.requests import RequestStruct, read_body, read_query
-from threadline.service.http.responses import json_response
+from threadline.service.http.responses import json_response, thread_fields
+from threadline.service.http.thread_filters import ThreadListQuery
 from threadline.service.openapi.operation import Body, Link, ResponseSpec, operation
+from threadline.threads.user_threads import LIST_LIMIT
 
 _TOKENS = "/api/v1/tokens"
 
@@ -84,6 +86,12 @@ class AuditResponse(ApiStruct, frozen=True):
     acts: list[AuditEntry]
 
 
+class AllThreadsQuery(ThreadListQuery, frozen=True, kw_only=True):
+    limit: Annotated[int, msgspec.Meta(ge=1, le=LIST_LIMIT)] = 50
+    cursor: Annotated[str, msgspec.Meta(description="`nextCursor` of the previous page.")] | None = None
+    user: Annotated[str, msgspec.Meta(description="Only threads of this user, latest activity first.")] | None = None
+
+
 class AdministrationRoutes:
     def __init__(self, context: ServiceContext) -> None:
         self._threadline = context.threadline
@@ -93,6 +101,7 @@ class AdministrationRoutes:
             Route(_TOKENS, self.list_tokens, methods=["GET"]),
             Route(_TOKENS, self.create_token, methods=["POST"]),
             Route(_TOKENS + "/{token_id}", self.revoke_token, methods=["DELETE"]),
+            Route("/api/v1/threads", self.list_all_threads, methods=["GET"]),
             Route("/api/v1/audit", self.read_audit_log, methods=["GET"]),
         ]
 
@@ -105,6 +114,28 @@ class AdministrationRoutes:
     async def list_tokens(self, request: Request) -> Response:
         administration = self._administration(request)
         return json_response(TokensResponse([_token_info(token) for token in await administration.tokens()]))
+
+    @operation(
+        "listAllThreads",
+        "List the threads of all users, newest first",
+        ResponseSpec(200, "A page of threads, without their messages.", ThreadsResponse),
+        tag="administration",
+        query=AllThreadsQuery,
+        description="The audit log records who listed whose threads.",
+        errors=(errors.InvalidCursor, errors.InvalidName),
+    )
+    async def list_all_threads(self, request: Request) -> Response:
+        query = read_query(request, AllThreadsQuery)
+        page = await self._threadline.threads(scope_of(request)).page_of_all(
+            user=query.user,
+            limit=query.limit,
+            cursor=query.cursor,
+            archived=query.is_archived,
+            deleted=query.deleted,
+            **query.fields(),
+        )
+        listed = [ListedThread(**thread_fields(thread)) for thread in page.items]
+        return json_response(ThreadsResponse(listed, page.next_cursor))
 
     @operation(
         "createToken",

@@ -7,7 +7,7 @@ Reading a key without a thread returns an empty history, because a page opens be
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 from msgspec import UNSET
@@ -47,6 +47,7 @@ from threadline.service.http.responses import (
     thread_info,
     timeline_info,
 )
+from threadline.service.http.thread_filters import ThreadListQuery
 from threadline.service.openapi.operation import Body, Link, ResponseSpec, operation
 from threadline.threads.user_threads import Threads
 
@@ -58,13 +59,11 @@ _THREADS = "/api/v1/ai/threads"
 _THREAD = _THREADS + "/{state_key}"
 
 
-class ListThreadsQuery(RequestStruct, frozen=True):
+class ListThreadsQuery(ThreadListQuery, frozen=True, kw_only=True):
     limit: Annotated[int, msgspec.Meta(ge=1, le=100, description="50 by default, 20 for a search.")] | Unset = UNSET
     offset: Annotated[int, msgspec.Meta(ge=0, le=LARGEST_INTEGER)] = 0
     cursor: Annotated[str, msgspec.Meta(description="`nextCursor` of the previous page.")] | Unset = UNSET
     q: Annotated[str, msgspec.Meta(min_length=1, description="Words to search for.")] | Unset = UNSET
-    archived: Annotated[Literal["true", "false", "any"], msgspec.Meta(description="`any` lists both.")] = "false"
-    deleted: Annotated[bool, msgspec.Meta(description="List the deleted threads instead.")] = False
 
 
 class ReadThreadQuery(RequestStruct, frozen=True):
@@ -179,8 +178,9 @@ class ThreadRoutes:
             limit=50 if query.limit is UNSET else query.limit,
             cursor=None if query.cursor is UNSET else query.cursor,
             offset=query.offset,
-            archived={"true": True, "false": False, "any": None}[query.archived],
+            archived=query.is_archived,
             deleted=query.deleted,
+            **query.fields(),
         )
         surfaces = await threads.surfaces(page.items)
         listed = [ListedThread(**thread_fields(thread), surfaces=surfaces.get(thread.id)) for thread in page.items]

@@ -114,6 +114,8 @@ class TableCopyOperations(Operations):
             rows = [(*row[:2], row[2] if row[2] in threads else None, *row[3:]) for row in rows]
         convert = _from_portable(self.session, table)
         await self.session.run_many(_SQL[f"write_{table}"], [convert(row) for row in rows])
+        if table == "threads":
+            await self.session.rows(_SQL["label_threads"], [row[0] for row in rows])
         if table == "messages":
             await self.session.run_many(_SQL["add_search_backlog"], _ranges(rows))
 

@@ -522,6 +522,27 @@ GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.tenants TO threadline_app;
 
 GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.tenants TO threadline_worker;
 
+CREATE TABLE threadline.thread_labels (
+    tenant_id text COLLATE "C" NOT NULL,
+    label text COLLATE "C" NOT NULL,
+    owner_id text COLLATE "C" NOT NULL,
+    thread_id text COLLATE "C" NOT NULL,
+    CONSTRAINT thread_labels_pkey PRIMARY KEY (tenant_id, label, owner_id, thread_id),
+    CONSTRAINT thread_labels_tenant_id_thread_id_fkey FOREIGN KEY (tenant_id, thread_id) REFERENCES threadline.threads(tenant_id, id)
+);
+
+ALTER TABLE threadline.thread_labels FORCE ROW LEVEL SECURITY;
+
+CREATE INDEX thread_labels_by_thread ON threadline.thread_labels USING btree (tenant_id, thread_id);
+
+CREATE POLICY of_owner ON threadline.thread_labels TO threadline_app USING (((tenant_id = threadline.this_tenant()) AND COALESCE((owner_id = threadline.this_owner()), false)));
+
+CREATE POLICY of_tenant ON threadline.thread_labels TO threadline_worker USING ((tenant_id = threadline.this_tenant()));
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.thread_labels TO threadline_app;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.thread_labels TO threadline_worker;
+
 CREATE TABLE threadline.threads (
     tenant_id text COLLATE "C" NOT NULL,
     id text COLLATE "C" NOT NULL,
@@ -673,7 +694,7 @@ ALTER TABLE threadline.turns FORCE ROW LEVEL SECURITY;
 
 CREATE INDEX turns_active ON threadline.turns USING btree (tenant_id, place) WHERE (status = ANY (ARRAY['accepted'::text, 'running'::text]));
 
-CREATE INDEX turns_by_owner ON threadline.turns USING btree (tenant_id, owner_id);
+CREATE INDEX turns_by_owner ON threadline.turns USING btree (tenant_id, owner_id, surface, thread_id);
 
 CREATE INDEX turns_by_thread ON threadline.turns USING btree (tenant_id, thread_id, place);
 
@@ -798,6 +819,8 @@ CREATE FUNCTION threadline.ensure_user(_tenant text, _user text, _now_us bigint)
 
 CREATE FUNCTION threadline.enter_scope(_tenant text, _owner text, _role text) RETURNS boolean LANGUAGE plpgsql;
 
+CREATE FUNCTION threadline.filter_threads(_tenant text, _owner text, _role text, _limit integer, _offset integer, _below_us bigint, _below_id text, _archived boolean, _deleted boolean, _labels text[], _surface text, _since_us bigint, _until_us bigint) RETURNS SETOF threadline.thread_columns LANGUAGE plpgsql;
+
 CREATE FUNCTION threadline.find_agent(_tenant text, _owner text, _role text, _id text) RETURNS SETOF threadline.agents LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.find_conflict(_tenant text, _owner text, _state_key text) RETURNS text LANGUAGE plpgsql;
@@ -811,6 +834,8 @@ CREATE FUNCTION threadline.find_in_history(_tenant text, _thread threadline.thre
 CREATE FUNCTION threadline.find_live_thread(_tenant text, _thread text) RETURNS threadline.threads LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.find_message(_tenant text, _owner text, _role text, _thread text, _message text) RETURNS TABLE(id text, role "char", timeline_id text, seq integer, parts bytea, metadata bytea, turn_id text, created_us bigint) LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.find_rare_label(_tenant text, _owner text, _labels text[]) RETURNS text LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.find_sender(_tenant text, _owner text, _role text, _platform text, _sender text) RETURNS TABLE(owner_id text, state text, role text) LANGUAGE plpgsql;
 
@@ -838,6 +863,8 @@ CREATE FUNCTION threadline.fork_thread(_now_us bigint, _thread threadline.thread
 
 CREATE FUNCTION threadline.from_us(_us bigint) RETURNS timestamp with time zone LANGUAGE sql STABLE;
 
+CREATE FUNCTION threadline.has_labels(_tenant text, _owner text, _thread text, _labels text[]) RETURNS boolean LANGUAGE plpgsql STABLE;
+
 CREATE FUNCTION threadline.index_messages(_tenant text, _timelines text[], _seqs integer[], _sizes integer[], _words text[]) RETURNS void LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.is_expected_head(_thread threadline.threads, _expected_count integer, _expected_timeline text) RETURNS boolean LANGUAGE sql IMMUTABLE;
@@ -846,11 +873,15 @@ CREATE FUNCTION threadline.is_stop_requested(_tenant text, _owner text, _role te
 
 CREATE FUNCTION threadline.join_pieces(_tenant text, _scope text, _scope_id text, _namespace text, _key text, _first bytea, _piece_bytes integer) RETURNS bytea LANGUAGE plpgsql;
 
+CREATE FUNCTION threadline.label_thread(_tenant text, _owner text, _thread text, _agent text, _metadata bytea) RETURNS boolean LANGUAGE plpgsql;
+
 CREATE FUNCTION threadline.last_seq_of(_tenant text, _thread text, _timeline text) RETURNS integer LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.lease_time(_tenant text, _owner text, _role text) RETURNS timestamp with time zone LANGUAGE sql STABLE;
 
 CREATE FUNCTION threadline.lease_turn(_tenant text, _owner text, _role text, _now_us bigint, _turn text, _worker text, _seconds double precision) RETURNS SETOF threadline.turns LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.list_tenant_threads(_tenant text, _owner text, _role text, _limit integer, _below_id text, _archived boolean, _deleted boolean, _labels text[], _surface text, _since_us bigint, _until_us bigint) RETURNS SETOF threadline.thread_columns LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.list_threads(_tenant text, _owner text, _role text, _limit integer, _offset integer, _below_us bigint, _below_id text, _archived boolean, _deleted boolean) RETURNS SETOF threadline.thread_columns LANGUAGE plpgsql;
 

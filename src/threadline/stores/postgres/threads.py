@@ -13,6 +13,7 @@ import msgspec
 from threadline.core.errors import DuplicateId, HeadMoved, NotFound, no_such_seq, nothing_to_undo
 from threadline.core.ids import check_name, new_id, new_state_key
 from threadline.core.sealing import CleanText
+from threadline.core.thread_filters import EVERY_THREAD, ThreadFilter
 from threadline.core.threads import NewThread, Page, SavedPoint, Thread, ThreadChanges, Timeline
 from threadline.stores import rows
 from threadline.stores.postgres.session import Operations, ScopedSession, in_transaction
@@ -43,23 +44,45 @@ class ThreadOperations(Operations):
         offset: int = 0,
         archived: bool | None = False,
         deleted: bool = False,
+        matching: ThreadFilter = EVERY_THREAD,
     ) -> Page[Thread]:
         listing = f"threads of {self.session.tenant_id}/{self.session.owner_id}, archived {archived}, deleted {deleted}"
+        if matching:
+            listing += f", {matching}"
         below = Position(0, "") if cursor is None else decode_cursor(listing, cursor)
         found = await self.session.call(
-            _SQL["list_threads"],
+            _SQL["filter_threads" if matching else "list_threads"],
             limit + 1,  # one more than shown tells whether there is another page
             offset,
             None if cursor is None else below.at_us,
             None if cursor is None else below.id,
             archived,
             deleted,
+            *(_conditions(matching) if matching else ()),
             reads=True,
         )
         items = rows.threads(tuple(found[0].keys()), found[:limit]) if found else ()
         if len(found) <= limit or not items:
             return Page(items)
         return Page(items, encode_cursor(listing, Position(found[limit - 1]["updated_us"], items[-1].id)))
+
+    async def tenant_threads(
+        self,
+        *,
+        limit: int = 50,
+        cursor: str | None = None,
+        archived: bool | None = False,
+        deleted: bool = False,
+        matching: ThreadFilter = EVERY_THREAD,
+    ) -> Page[Thread]:
+        self.session.scope.require("system")
+        listing = f"threads of {self.session.tenant_id}, archived {archived}, deleted {deleted}, {matching}"
+        below = None if cursor is None else decode_cursor(listing, cursor).id
+        wanted = (limit + 1, below, archived, deleted, *_conditions(matching))
+        found = await self.session.call(_SQL["list_tenant_threads"], *wanted, reads=True)
+        items = rows.threads(tuple(found[0].keys()), found[:limit]) if found else ()
+        more = len(found) > limit
+        return Page(items, encode_cursor(listing, Position(0, items[-1].id)) if more else None)
 
     @in_transaction
     async def update_thread(self, thread_id: str, changes: ThreadChanges) -> Thread:
@@ -73,6 +96,9 @@ class ThreadOperations(Operations):
         row = await self.session.row(_SQL["update_thread"], thread_id, changed, *values, self.session.now())
         if row is None:
             raise NotFound("thread", thread_id)
+        if {"metadata", "agent_id"}.intersection(changed):
+            labelled = (row["owner_id"], thread_id, row["agent_id"], row["metadata"])
+            await self.session.rows(_SQL["label_thread"], *labelled)
         self.session.notify(thread_id)
         return rows.thread(row)
 
@@ -238,6 +264,10 @@ async def create_or_branch(
             raise DuplicateId("state key", state_key)
         case _:
             raise DuplicateId("thread", thread_id)
+
+
+def _conditions(matching: ThreadFilter) -> tuple[Any, ...]:
+    return matching.labels, matching.surface, matching.since_us, matching.until_us
 
 
 def _raise_problem(problem: str | None, thread_id: str, **named: Any) -> None:

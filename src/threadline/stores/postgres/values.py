@@ -47,7 +47,7 @@ class ValueOperations(Operations):
         self, scope: ValueScope, scope_id: str, namespace: str, keys: Sequence[str]
     ) -> list[ValueRow]:
         place = (self.session.now_us(), scope, scope_id, namespace)
-        found = await self.session.call(_SQL["read_values"], *place, list(keys), PIECE_BYTES, reads=True)
+        found = await self.session.call(_SQL["read_values"], *place, tuple(keys), PIECE_BYTES, reads=True)
         return _rows(found, scope_id, namespace)
 
     async def list_values(

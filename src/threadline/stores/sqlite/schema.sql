@@ -113,6 +113,22 @@ CREATE INDEX inbox_by_owner ON inbox (tenant_id, owner_id);
 
 CREATE INDEX inbox_open ON inbox (tenant_id, created_us) WHERE status = 'accepted';
 
+CREATE VIEW labels_of_threads (tenant_id, label, owner_id, thread_no) AS
+SELECT t.tenant_id, 'a' || t.agent_id, t.owner_id, t.no FROM threads t WHERE t.agent_id IS NOT NULL
+UNION ALL
+SELECT t.tenant_id, CASE m.type WHEN 'text' THEN 's' WHEN 'integer' THEN 'i' WHEN 'null' THEN 'n' ELSE 'b' END
+        || m.key || char(31) || CASE m.type WHEN 'true' THEN 'true' WHEN 'false' THEN 'false' ELSE coalesce(m.atom, '') END,
+    t.owner_id, t.no
+FROM threads t, json_each(CAST(t.metadata AS TEXT)) m
+WHERE t.metadata IS NOT NULL AND length(m.key) + length(coalesce(m.atom, '')) <= 200
+    AND (m.type IN ('text', 'true', 'false', 'null')
+        OR m.type = 'integer' AND m.atom BETWEEN -999999999999999 AND 999999999999999)
+UNION ALL
+SELECT t.tenant_id, 't' || g.atom, t.owner_id, t.no
+FROM threads t, json_each(CAST(t.metadata AS TEXT), '$.tags') g
+WHERE t.metadata IS NOT NULL AND json_type(CAST(t.metadata AS TEXT), '$.tags') = 'array' AND g.type = 'text'
+    AND length(g.atom) <= 200;
+
 CREATE TABLE link_codes (
     tenant_id TEXT NOT NULL,
     code_hash BLOB NOT NULL,
@@ -273,6 +289,36 @@ CREATE TABLE tenants (
     created_us INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
+CREATE TABLE thread_labels (
+    tenant_id TEXT NOT NULL,
+    label TEXT NOT NULL,
+    owner_id TEXT NOT NULL,
+    thread_no INTEGER NOT NULL,
+    PRIMARY KEY (tenant_id, label, owner_id, thread_no)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX thread_labels_by_thread ON thread_labels (thread_no);
+
+CREATE TRIGGER label_changed_thread AFTER UPDATE OF metadata, agent_id ON threads
+WHEN NEW.metadata IS NOT OLD.metadata OR NEW.agent_id IS NOT OLD.agent_id
+BEGIN
+    DELETE FROM thread_labels WHERE thread_no = NEW.no;
+    INSERT OR IGNORE INTO thread_labels (tenant_id, label, owner_id, thread_no)
+    SELECT tenant_id, label, owner_id, thread_no FROM labels_of_threads WHERE thread_no = NEW.no LIMIT 200;
+END;
+
+CREATE TRIGGER label_new_thread AFTER INSERT ON threads
+WHEN NEW.metadata IS NOT NULL OR NEW.agent_id IS NOT NULL
+BEGIN
+    INSERT OR IGNORE INTO thread_labels (tenant_id, label, owner_id, thread_no)
+    SELECT tenant_id, label, owner_id, thread_no FROM labels_of_threads WHERE thread_no = NEW.no LIMIT 200;
+END;
+
+CREATE TRIGGER unlabel_removed_thread AFTER DELETE ON threads
+BEGIN
+    DELETE FROM thread_labels WHERE thread_no = OLD.no;
+END;
+
 CREATE TABLE threads (
     no INTEGER PRIMARY KEY,
     tenant_id TEXT NOT NULL,
@@ -375,7 +421,7 @@ CREATE INDEX turns_active ON turns (tenant_id, thread_no) WHERE status IN ('acce
 
 CREATE UNIQUE INDEX turns_by_key ON turns (tenant_id, owner_id, idempotency_key) WHERE idempotency_key IS NOT NULL;
 
-CREATE INDEX turns_by_owner ON turns (tenant_id, owner_id);
+CREATE INDEX turns_by_owner ON turns (tenant_id, owner_id, surface, thread_no);
 
 CREATE INDEX turns_by_thread ON turns (thread_no);
 

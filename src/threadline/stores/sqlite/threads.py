@@ -9,12 +9,14 @@ from __future__ import annotations
 import datetime as dt
 from operator import itemgetter
 
+import msgspec
 from msgspec import UNSET
 
 from threadline.core.errors import DuplicateId, NotFound
 from threadline.core.ids import new_id, new_state_key
 from threadline.core.messages import to_us
 from threadline.core.sealing import CleanText
+from threadline.core.thread_filters import EVERY_THREAD, ThreadFilter
 from threadline.core.threads import NewThread, Page, Thread, ThreadChanges
 from threadline.stores import rows
 from threadline.stores.rows import Position, decode_cursor, encode_cursor
@@ -26,6 +28,9 @@ from threadline.stores.sqlite.session import Columns, Row, ScopedSession
 
 _SQL = load_queries(__package__, "queries/threads.sql")
 _BEFORE_ALL = Position(2**63 - 1, "")
+_ABOVE_EVERY_ID = "\U0010ffff"
+_FEW_THREADS = 2_000
+"""Threads with a label are looked up and sorted if there are no more than these."""
 
 
 class ThreadOperations(Operations):
@@ -46,9 +51,29 @@ class ThreadOperations(Operations):
         offset: int = 0,
         archived: bool | None = False,
         deleted: bool = False,
+        matching: ThreadFilter = EVERY_THREAD,
     ) -> Page[Thread]:
         return await self._engine.read(
-            list_threads, limit=limit, cursor=cursor, offset=offset, archived=archived, deleted=deleted
+            list_threads,
+            matching,
+            limit=limit,
+            cursor=cursor,
+            offset=offset,
+            archived=archived,
+            deleted=deleted,
+        )
+
+    async def tenant_threads(
+        self,
+        *,
+        limit: int = 50,
+        cursor: str | None = None,
+        archived: bool | None = False,
+        deleted: bool = False,
+        matching: ThreadFilter = EVERY_THREAD,
+    ) -> Page[Thread]:
+        return await self._engine.read(
+            list_tenant_threads, matching, limit=limit, cursor=cursor, archived=archived, deleted=deleted
         )
 
     async def update_thread(self, thread_id: str, changes: ThreadChanges) -> Thread:
@@ -119,11 +144,22 @@ def thread_by_key(session: ScopedSession, state_key: str) -> Thread | None:
 
 
 def list_threads(
-    session: ScopedSession, *, limit: int, cursor: str | None, offset: int, archived: bool | None, deleted: bool
+    session: ScopedSession,
+    matching: ThreadFilter,
+    *,
+    limit: int,
+    cursor: str | None,
+    offset: int,
+    archived: bool | None,
+    deleted: bool,
 ) -> Page[Thread]:
     listing = repr(("threads", session.tenant_id, session.user_id, archived, deleted))
+    if matching:
+        listing += repr(matching)
     after = _BEFORE_ALL if cursor is None else decode_cursor(listing, cursor)
-    columns, found = _page(session, after, limit + 1, offset, archived, deleted)
+    if matching.until_us is not None:
+        after = min(after, Position(matching.until_us, ""))
+    columns, found = _page(session, matching, after, limit + 1, offset, archived, deleted)
     if not found:
         return Page(())
     items = rows.threads(columns, found[:limit])
@@ -133,22 +169,72 @@ def list_threads(
 
 
 def _page(
-    session: ScopedSession, after: Position, limit: int, offset: int, archived: bool | None, deleted: bool
+    session: ScopedSession,
+    matching: ThreadFilter,
+    after: Position,
+    limit: int,
+    offset: int,
+    archived: bool | None,
+    deleted: bool,
 ) -> tuple[Columns, list[Row]]:
-    whose = (session.tenant_id, session.user_id, *after)
+    whose, which = (session.tenant_id, session.user_id, *after), _conditions(matching)
+    rare = _rare_label(session, matching.labels)
+    if rare is not None:
+        values = (*whose, limit, offset, archived, *which, rare, deleted)
+        return session.rows_and_columns(_SQL["list_labelled_threads"], values)
     if deleted:
-        return session.rows_and_columns(_SQL["list_deleted_threads"], (*whose, limit, offset, archived))
+        return session.rows_and_columns(_SQL["list_deleted_threads"], (*whose, limit, offset, archived, *which))
     if archived is not None:
         name = "list_archived_threads" if archived else "list_open_threads"
-        return session.rows_and_columns(_SQL[name], (*whose, limit, offset))
+        return session.rows_and_columns(_SQL[name], (*whose, limit, offset, None, *which))
+    part = (*whose, offset + limit, 0, None, *which)
     with session.snapshot():
-        columns, either = session.rows_and_columns(_SQL["list_open_threads"], (*whose, offset + limit, 0))
-        also, archived_rows = session.rows_and_columns(_SQL["list_archived_threads"], (*whose, offset + limit, 0))
+        columns, either = session.rows_and_columns(_SQL["list_open_threads"], part)
+        also, archived_rows = session.rows_and_columns(_SQL["list_archived_threads"], part)
     # Both queries return the same columns; an empty result has none.
     columns, either = columns or also, either + archived_rows
     if either:
         either.sort(key=itemgetter(columns.index("updated_us"), columns.index("id")), reverse=True)
     return columns, either[offset : offset + limit]
+
+
+def _conditions(matching: ThreadFilter) -> tuple[int | None, str | None, str | None]:
+    labels = msgspec.json.encode(matching.labels).decode() if matching.labels else None
+    return matching.since_us, matching.surface, labels
+
+
+def _rare_label(session: ScopedSession, labels: tuple[str, ...]) -> str | None:
+    """The label that the fewest threads have; None if each is on many: then a walk along the list finds matching
+    threads soon."""
+    whose, rare, fewest = session.user_id, None, _FEW_THREADS + 1
+    for label in labels:
+        values = (session.tenant_id, label, whose, _FEW_THREADS + 1)
+        ((count,),) = session.rows(_SQL["count_labelled_threads"], values)
+        if count < fewest:
+            rare, fewest = label, count
+    return rare
+
+
+def list_tenant_threads(
+    session: ScopedSession,
+    matching: ThreadFilter,
+    *,
+    limit: int,
+    cursor: str | None,
+    archived: bool | None,
+    deleted: bool,
+) -> Page[Thread]:
+    session.scope.require("system")
+    listing = repr(("tenant", session.tenant_id, archived, deleted, matching))
+    below = _ABOVE_EVERY_ID if cursor is None else decode_cursor(listing, cursor).id
+    until = _BEFORE_ALL.at_us if matching.until_us is None else matching.until_us
+    label = matching.labels[0] if matching.labels else None
+    values = (session.tenant_id, below, archived, deleted, until, label, limit + 1, *_conditions(matching))
+    columns, found = session.rows_and_columns(_SQL["list_tenant_threads"], values)
+    if not found:
+        return Page(())
+    items = rows.threads(columns, found[:limit])
+    return Page(items, encode_cursor(listing, Position(0, items[-1].id)) if len(found) > limit else None)
 
 
 def update_thread(session: ScopedSession, thread_id: str, changes: ThreadChanges) -> Thread:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 from threadline.core.access import NewToken
 from threadline.core.channels import Agent, User
 from threadline.core.portable import TABLES
+from threadline.core.thread_filters import ThreadFilter
 from threadline.core.threads import NewThread, ThreadChanges
 from threadline.core.turns import Chunk
 from threadline.core.usage import USAGE_GROUPS, Charge, UsageQuery
@@ -68,6 +69,8 @@ asks("thread", "thread_id")
 asks("thread", "thread_id", deleted=True)
 asks("thread_by_key", "state_key")
 asks("threads", archived=None)
+asks("threads", archived=None, matching=ThreadFilter(surface="api", since_us=0))
+asks("tenant_threads", archived=None)
 asks("messages", "thread_id")
 asks("last_turns", "thread_id", turns=3)
 asks("message", "thread_id", "message_id")

@@ -30,6 +30,7 @@ from threadline.testing.conformance.purge import (
 )
 from threadline.testing.conformance.saved_points import TestLoading, TestSaving
 from threadline.testing.conformance.search import TestSearching, TestSearchingThePresent
+from threadline.testing.conformance.thread_filters import TestFilteringThreads, TestTenantThreads
 from threadline.testing.conformance.thread_lists import TestListingThreads
 from threadline.testing.conformance.threads import (
     TestChangingThreads,
@@ -82,6 +83,7 @@ __all__ = [
     "TestExpectedCount",
     "TestExpectedHead",
     "TestExpiringValues",
+    "TestFilteringThreads",
     "TestFinishTurn",
     "TestHolderChecks",
     "TestInbox",
@@ -114,6 +116,7 @@ __all__ = [
     "TestSessions",
     "TestSummaries",
     "TestSwitching",
+    "TestTenantThreads",
     "TestTheStore",
     "TestTokens",
     "TestToolRuns",

@@ -73,6 +73,7 @@ BEGIN
         SELECT _tenant, thread.owner_id, thread.timeline_id, thread.indexed_count, thread.message_count - 1
         WHERE thread.indexed_count < thread.message_count
         ON CONFLICT DO NOTHING;
+        DELETE FROM threadline.thread_labels f WHERE f.tenant_id = _tenant AND f.thread_id = thread.id;
         UPDATE threadline.timelines l SET thread_id = NULL WHERE l.tenant_id = _tenant AND l.thread_id = thread.id;
         DELETE FROM threadline.threads t WHERE t.tenant_id = _tenant AND t.id = thread.id;
         PERFORM threadline.remove_unused_timelines(_tenant, thread.owner_id);
@@ -102,6 +103,7 @@ BEGIN
     PERFORM threadline.lock_for_purge(_tenant, _owner);
     DELETE FROM threadline.message_search s WHERE s.tenant_id = _tenant AND s.owner_id = _owner;
     DELETE FROM threadline.search_backlog b WHERE b.tenant_id = _tenant AND b.owner_id = _owner;
+    DELETE FROM threadline.thread_labels f WHERE f.tenant_id = _tenant AND f.owner_id = _owner;
     FOREACH tablename IN ARRAY threadline.owned_tables() LOOP
         EXECUTE format('DELETE FROM threadline.%I WHERE tenant_id = $1 AND owner_id = $2', tablename)
         USING _tenant, _owner;
@@ -121,6 +123,7 @@ BEGIN
     PERFORM threadline.lock_for_purge(_tenant, NULL);
     DELETE FROM threadline.message_search s WHERE s.tenant_id = _tenant;
     DELETE FROM threadline.search_backlog b WHERE b.tenant_id = _tenant;
+    DELETE FROM threadline.thread_labels f WHERE f.tenant_id = _tenant;
     DELETE FROM threadline.permits p WHERE p.tenant_id = _tenant;
     FOREACH tablename IN ARRAY threadline.owned_tables() || threadline.shared_tables() LOOP
         EXECUTE format('DELETE FROM threadline.%I WHERE tenant_id = $1', tablename) USING _tenant;

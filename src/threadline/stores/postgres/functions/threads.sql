@@ -75,6 +75,9 @@ BEGIN
         added := threadline.add_timeline(
             _tenant, _now_us, _new.timeline_id, _owner, _new.id, NULL, NULL, NULL, NULL
         );
+        IF result.metadata IS NOT NULL OR result.agent_id IS NOT NULL THEN
+            added := threadline.label_thread(_tenant, _owner, result.id, result.agent_id, result.metadata);
+        END IF;
     END IF;
 END $$;
 
@@ -116,6 +119,9 @@ BEGIN
             _tenant, _now_us, _new.timeline_id, source.owner_id, _new.id, source.id, _at, source.ancestors,
             source.ancestor_seqs
         );
+        IF result.metadata IS NOT NULL OR result.agent_id IS NOT NULL THEN
+            added := threadline.label_thread(_tenant, result.owner_id, result.id, result.agent_id, result.metadata);
+        END IF;
     END IF;
 END $$;
 

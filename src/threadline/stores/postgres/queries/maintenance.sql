@@ -147,6 +147,10 @@ INSERT INTO threadline.threads
     working_dir, metadata, message_count, indexed_count, token_count, created_at, updated_at, archived_at, deleted_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $13, $14, $15, $16, $17, $18) ON CONFLICT DO NOTHING;
 
+-- name: label_threads
+SELECT threadline.label_thread($1, t.owner_id, t.id, t.agent_id, t.metadata) FROM threadline.threads t
+WHERE t.tenant_id = $1 AND t.id = ANY ($2::text[]) AND (t.metadata IS NOT NULL OR t.agent_id IS NOT NULL);
+
 -- name: add_search_backlog
 INSERT INTO threadline.search_backlog (tenant_id, owner_id, timeline_id, first_seq, last_seq)
 VALUES ($1, $2, $3, $4, $5)

@@ -24,6 +24,21 @@ SELECT id, owner_id, state_key, timeline_id, title, title_by_person, agent_id, m
     (extract(epoch FROM updated_at) * 1000000)::bigint AS updated_us, archived_at, deleted_at
 FROM threadline.list_threads($1, $2, $3, $4, $5, $6, $7, $8, $9)
 
+-- name: filter_threads
+SELECT id, owner_id, state_key, timeline_id, title, title_by_person, agent_id, model, system_prompt, working_dir,
+    metadata, message_count, token_count, (extract(epoch FROM created_at) * 1000000)::bigint AS created_us,
+    (extract(epoch FROM updated_at) * 1000000)::bigint AS updated_us, archived_at, deleted_at
+FROM threadline.filter_threads($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+
+-- name: list_tenant_threads
+SELECT id, owner_id, state_key, timeline_id, title, title_by_person, agent_id, model, system_prompt, working_dir,
+    metadata, message_count, token_count, (extract(epoch FROM created_at) * 1000000)::bigint AS created_us,
+    (extract(epoch FROM updated_at) * 1000000)::bigint AS updated_us, archived_at, deleted_at
+FROM threadline.list_tenant_threads($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+
+-- name: label_thread
+SELECT threadline.label_thread($1, $2, $3, $4, $5)
+
 -- name: update_thread
 UPDATE threadline.threads SET
     title = CASE WHEN 'title' = ANY ($3::text[]) THEN $4 ELSE title END,

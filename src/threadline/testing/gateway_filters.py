@@ -1,0 +1,68 @@
+"""The part of the gateway conformance suite about filters of thread lists."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import pytest
+
+from threadline.core.errors import InvalidCursor, InvalidInput, LimitExceeded
+from threadline.core.ids import new_state_key
+from threadline.core.messages import new_message
+from threadline.core.parts import TextPart
+from threadline.ports import Gateway
+
+
+@pytest.mark.req("G-10")
+async def test_lists_are_filtered(gateway: Gateway) -> None:
+    mark = new_state_key()
+    first = await gateway.create_thread(metadata={"mark": mark, "n": 1, "tags": [f"tag {mark}", "é&?"]})
+    second = await gateway.create_thread(metadata={"mark": mark, "n": 2}, agent_id="rehearsal")
+    await first.ask("Hello")
+    both = await gateway.threads(where={"mark": mark})
+    assert [thread.id for thread in both] == [first.id, second.id]
+    assert [thread.id for thread in await gateway.threads(where={"mark": mark, "n": 2})] == [second.id]
+    assert [thread.id for thread in await gateway.threads(tag=f"tag {mark}")] == [first.id]
+    assert [thread.id for thread in await gateway.threads(where={"mark": mark}, agent="rehearsal")] == [second.id]
+    assert [thread.id for thread in await gateway.threads(where={"mark": mark}, surface="slack")] == []
+    later = (await second.refresh()).updated_at + dt.timedelta(microseconds=1)
+    assert [thread.id for thread in await gateway.threads(where={"mark": mark}, since=later)] == [first.id]
+    assert [thread.id for thread in await gateway.threads(where={"mark": mark}, until=later)] == [second.id]
+
+
+@pytest.mark.req("G-10")
+async def test_filtered_lists_are_read_to_their_end_by_cursor(gateway: Gateway) -> None:
+    mark = new_state_key()
+    made = [(await gateway.create_thread(metadata={"mark": mark})).id for _ in range(5)]
+    seen, cursor = [], None
+    while True:
+        page = await gateway.threads(where={"mark": mark}, limit=2, cursor=cursor)
+        seen += [thread.id for thread in page]
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+        with pytest.raises(InvalidCursor):
+            await gateway.threads(where={"mark": "another"}, cursor=cursor)
+    assert sorted(seen) == sorted(made)
+
+
+async def test_a_filter_that_cannot_be_compared_is_refused(gateway: Gateway) -> None:
+    for where in ({"k": 1.5}, {"k": ["x"]}, {1: "x"}, "k=v", {"k": "\0"}, {"k": 10**15}):
+        with pytest.raises(InvalidInput):
+            await gateway.threads(where=where)  # type: ignore[arg-type]  # wrong on purpose
+    for wrong in ({"surface": "fax"}, {"since": "yesterday"}, {"until": 5}, {"tag": 5}):
+        with pytest.raises(InvalidInput):
+            await gateway.threads(**wrong)  # type: ignore[arg-type]  # wrong on purpose
+    with pytest.raises(LimitExceeded):
+        await gateway.threads(where={"k": "x" * 300})
+
+
+@pytest.mark.req("G-10")
+async def test_an_assistant_message_may_have_no_parts(gateway: Gateway) -> None:
+    thread = await gateway.create_thread()
+    await thread.append("A question", new_message("assistant", ()))
+    assert [len(message.parts) for message in await thread.messages()] == [1, 0]
+    with pytest.raises(InvalidInput):
+        await thread.append(new_message("user", ()))
+    await thread.ask("Another one")
+    assert [type(part) for part in (await thread.messages())[2].parts] == [TextPart]
