@@ -1,4 +1,4 @@
-"""Administrators list the threads of all users; nobody else does, and the audit log says who did."""
+"""Only administrators list the threads of all users, and the audit log says who did."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ async def test_a_filter_that_cannot_be_compared_is_refused(gateway: Gateway) -> 
             await gateway.threads(where=where)  # type: ignore[arg-type]  # wrong on purpose
     for wrong in ({"surface": "fax"}, {"since": "yesterday"}, {"until": 5}, {"tag": 5}):
         with pytest.raises(InvalidInput):
-            await gateway.threads(**wrong)  # type: ignore[arg-type]  # wrong on purpose
+            await gateway.threads(**wrong)
     with pytest.raises(LimitExceeded):
         await gateway.threads(where={"k": "x" * 300})
 

@@ -207,8 +207,8 @@ def damage(path: Path) -> None:
     """Overwrites everything after the first pages, which hold the schema."""
     size = path.stat().st_size
     with path.open("r+b") as file:
-        file.seek(size // 2)
-        file.write(os.urandom(size // 2))
+        file.seek(size * 2 // 3)
+        file.write(os.urandom(size // 3))
 
 
 class TestADamagedFile:

@@ -122,7 +122,7 @@ class AdministrationRoutes:
         tag="administration",
         query=AllThreadsQuery,
         description="The audit log records who listed whose threads.",
-        errors=(errors.InvalidCursor, errors.InvalidName),
+        errors=(errors.InvalidCursor, errors.InvalidJson, errors.InvalidName, errors.LimitExceeded),
     )
     async def list_all_threads(self, request: Request) -> Response:
         query = read_query(request, AllThreadsQuery)

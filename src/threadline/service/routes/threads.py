@@ -164,7 +164,7 @@ class ThreadRoutes:
         ),
         tag="threads",
         query=ListThreadsQuery,
-        errors=(errors.InvalidCursor,),
+        errors=(errors.InvalidCursor, errors.InvalidJson, errors.InvalidName, errors.LimitExceeded),
     )
     async def list_threads(self, request: Request) -> Response:
         threads = self._threads(request)

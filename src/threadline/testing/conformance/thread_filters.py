@@ -99,13 +99,15 @@ class TestFilteringThreads:
 
     async def test_times_are_those_of_the_last_activity(self, alice: Transaction, clock: ManualClock) -> None:
         """and their last activity in the time"""
-        moments = [clock.advance() for _ in range(4) if await alice.create_thread(NewThread())]
+        for _ in range(4):
+            await alice.create_thread(NewThread())
+            clock.advance()
         created = {thread.updated_at: thread.id for thread in (await alice.threads()).items}
         times = sorted(created)
         assert await matching(alice, since=times[2]) == {created[times[2]], created[times[3]]}
         assert await matching(alice, until=times[2]) == {created[times[0]], created[times[1]]}
         assert await matching(alice, since=times[1], until=times[2]) == {created[times[1]]}
-        assert await matching(alice, since=moments[-1] + dt.timedelta(days=1)) == set()
+        assert await matching(alice, since=clock.now() + dt.timedelta(days=1)) == set()
 
     @pytest.mark.parametrize("deleted", [False, True])
     async def test_filtered_lists_have_pages(self, alice: Transaction, clock: ManualClock, deleted: bool) -> None:
