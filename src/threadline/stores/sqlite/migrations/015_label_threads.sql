@@ -1,4 +1,4 @@
--- oldest compatible: 13
+-- oldest compatible: 14
 --
 -- What lists of threads are filtered by: one row for the agent, for each of the first plain values of the metadata, and
 -- for each of its `tags`. core/thread_filters.py writes the same labels. Triggers, so that every way to write a thread

@@ -1,7 +1,7 @@
--- oldest compatible: 24
+-- oldest compatible: 25
 --
 -- What lists of threads are filtered by: one row for the agent, for each of the first plain values of the metadata, and
--- for each of its `tags`. core/thread_filters.py writes the same labels. A version 23 program would change metadata and
+-- for each of its `tags`. core/thread_filters.py writes the same labels. A version 24 program would change metadata and
 -- leave these rows as they are.
 
 CREATE TABLE threadline.thread_labels (
