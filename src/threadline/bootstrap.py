@@ -181,7 +181,10 @@ class Threadline:
 
     def administration(self, scope: Scope, *, actor_id: str | None = None) -> Administration:
         signer = ReceiptSigner(self.settings.receipts.key)
-        return Administration(self.store, self.sealer, self.clock, scope, actor_id=actor_id, signer=signer)
+        policies = self.settings.retention
+        return Administration(
+            self.store, self.sealer, self.clock, scope, actor_id=actor_id, signer=signer, retention=policies
+        )
 
     def tenant_agents(self, scope: Scope) -> TenantAgents:
         return TenantAgents(self.store, self.sealer, build_agent, self.setting_secrets, scope)

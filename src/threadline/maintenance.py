@@ -186,7 +186,8 @@ async def administering(settings: Settings, tenant_id: str) -> AsyncIterator[Adm
     try:
         sealer = settings.masking.build_sealer(settings.limits)
         signer = ReceiptSigner(settings.receipts.key)
-        yield Administration(store, sealer, clock, scope, actor_id=f"operator:{_login()}", signer=signer)
+        who = f"operator:{_login()}"
+        yield Administration(store, sealer, clock, scope, actor_id=who, signer=signer, retention=settings.retention)
     finally:
         await store.close()
 

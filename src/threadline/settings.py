@@ -25,6 +25,7 @@ from threadline.core.masking import PersonalDataKind, make_masker
 from threadline.core.mcp_servers import McpServer
 from threadline.core.model_texts import CompactionSettings, TitleSettings
 from threadline.core.receipts import ReceiptSettings
+from threadline.core.retention import RetentionSettings
 from threadline.core.sealing import Limits, Sealer
 from threadline.core.timeouts import Timeouts
 from threadline.core.usage import Budget, Price
@@ -282,6 +283,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     channels: ChannelsSettings = ChannelsSettings()
     matrix: MatrixSettings = MatrixSettings()
     receipts: ReceiptSettings = ReceiptSettings()
+    retention: RetentionSettings = RetentionSettings()
     workspace: WorkspaceSettings = WorkspaceSettings()
     tracing: TracingSettings = TracingSettings()
 

@@ -114,6 +114,7 @@ async def set_the_scene(client: Client) -> dict[str, Any]:
         answer = await client.http.request("PUT" if "saves" in path else "POST", path, json=body)
         assert answer.is_success, answer.text
     token = (await client.http.post("/api/v1/tokens", json={"user": "ada"})).json()["token"]
+    hold = (await client.http.post("/api/v1/holds", json={"reason": "case 17", "user": "ada"})).json()
     gone = await client.http.post(f"{THREADS}/lisbon/branch", json={"stateKey": "gone"})
     await client.http.delete(f"{THREADS}/gone")
     timelines = (await client.http.get(f"{THREADS}/lisbon/timelines")).json()["timelines"]
@@ -124,6 +125,7 @@ async def set_the_scene(client: Client) -> dict[str, Any]:
         PATH["token_id"].example: token["id"],
         PATH["message_id"].example: messages[0]["id"],
         PATH["turn_id"].example: messages[0]["turnId"],
+        PATH["hold_id"].example: hold["id"],
     }
 
 
@@ -137,7 +139,7 @@ async def test_every_example_succeeds_and_matches_its_schema(threadline: Threadl
             continue
         for body in bodies(each, standing) or [lines if each["operationId"] == "importThreads" else None]:
             url = path.format(**{p["name"]: p["example"] for p in each["parameters"] if p["in"] == "path"})
-            for name in ("token_id", "message_id", "turn_id"):
+            for name in ("token_id", "message_id", "turn_id", "hold_id"):
                 url = url.replace(PATH[name].example, standing[PATH[name].example])
             sent: dict[str, Any] = {"content": body} if isinstance(body, bytes) else {"json": body}
             headers = {"content-type": "application/x-ndjson"} if isinstance(body, bytes) else {}

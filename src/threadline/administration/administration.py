@@ -12,11 +12,13 @@ from typing import Any, NamedTuple
 from msgspec import UNSET, UnsetType
 
 from threadline.administration.erasure import Erasure
+from threadline.administration.retention import Retention
 from threadline.administration.users import UserAdministration, check_owner
 from threadline.core.access import TOKEN_ROLES, ApiToken, AuditEntry, NewToken, TokenRole, make_token, parse_token
 from threadline.core.checks import check_choice, check_range
 from threadline.core.errors import Conflict, InvalidInput, NotFound
 from threadline.core.ids import check_generated_id, check_id, new_id
+from threadline.core.retention import RetentionSettings
 from threadline.core.sealing import CleanJson, Sealer
 from threadline.core.threads import Scope
 from threadline.ports import Clock, Store, Transaction
@@ -47,6 +49,7 @@ class Administration:
         *,
         actor_id: str | None = None,
         signer: ReceiptSigner | None = None,
+        retention: RetentionSettings | None = None,
     ) -> None:
         self._store = store
         self._sealer = sealer.for_tenant(scope.tenant_id)
@@ -55,6 +58,8 @@ class Administration:
         self._actor_id = actor_id
         self.users = UserAdministration(store, self._sealer, scope, actor_id=actor_id)
         self.erasure = Erasure(store, self._sealer, clock, signer or ReceiptSigner(), scope, actor_id=actor_id)
+        policies = retention or RetentionSettings()
+        self.retention = Retention(store, self._sealer, clock, policies, scope, actor_id=actor_id)
 
     async def create_token(
         self,

@@ -49,6 +49,18 @@ def add_purge(add: AddCommand) -> None:
         parser.add_argument("--receipt", metavar="FILE", help="write a receipt of what was deleted into this new file")
 
 
+def add_retention(add: AddCommand) -> None:
+    apply = add("apply", "purge what the retention policy of --tenant no longer keeps", "retention:apply_policy")
+    apply.add_argument("--dry-run", action="store_true", help="only print what would be purged")
+    hold = add("hold", "forbid purges of a user, a thread or the tenant", "retention:add_hold")
+    hold.add_argument("--reason", required=True, help="why, for the list")
+    hold.add_argument("--of", metavar="USER", help="of everything of this user")
+    hold.add_argument("--thread", metavar="ID", help="of this thread")
+    add("holds", "list legal holds", "retention:list_holds")
+    release = add("release", "release a legal hold", "retention:release_hold")
+    release.add_argument("id", help="its id, as threadline retention holds prints it")
+
+
 def add_receipts(add: AddCommand) -> None:
     add("key", "print a new key that signs receipts, for THREADLINE_RECEIPTS__KEY", "receipts:make_key")
     add("public-key", "print the public key that verifies the receipts of these settings", "receipts:show_public_key")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 
-from threadline.cli.admin_arguments import add_admin, add_purge, add_receipts
+from threadline.cli.admin_arguments import add_admin, add_purge, add_receipts, add_retention
 from threadline.cli.parser import COMMAND, AddCommand, Parser, add_group, adder, port
 from threadline.cli.service_command_line import add_audit, add_channels, add_link, add_token, add_users, add_vault
 from threadline.cli.thread_filters import add_filter_options
@@ -50,6 +50,7 @@ def build_parser() -> argparse.ArgumentParser:
     add_token(add_group(commands, "token", "create and revoke API tokens", common))
     add_audit(add_group(commands, "audit", "read the log of administrative actions", common))
     add_purge(add_group(commands, "purge", "permanently delete a user or a tenant", common))
+    add_retention(add_group(commands, "retention", "purge old threads, and hold what must be kept", common))
     add_receipts(add_group(commands, "receipts", "sign and verify receipts of purged users and tenants", common))
     return parser
 

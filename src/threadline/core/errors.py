@@ -17,7 +17,8 @@ The tree:
     │   ├── ValueChanged         the expected version of a value is stale
     │   ├── DuplicateId          the id or key is already in use
     │   ├── KeyReused            an idempotency key was sent again with a different body
-    │   └── TurnRunning          another turn is running on the thread
+    │   ├── TurnRunning          another turn is running on the thread
+    │   └── UnderLegalHold       a purge of something that must be kept
     ├── Refused
     │   ├── RoleRefused          the caller's role does not allow it
     │   ├── GuardRefused         the guard rejected the text
@@ -204,6 +205,17 @@ class TurnRunning(Conflict):
         super().__init__(f"turn {turn_id} is still running on this thread: wait for it or stop it")
         self.turn_id = turn_id
         self.current_count = current_count
+
+
+class UnderLegalHold(Conflict):
+    """A purge of a thread, a user or a tenant that is under a legal hold."""
+
+    code = "legal_hold"
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"this {what} is under a legal hold and cannot be purged: an administrator must release it first"
+        )
 
 
 class Refused(ThreadlineError):

@@ -144,6 +144,7 @@ TABLES: dict[str, tuple[str, ...]] = {
         "expires_us",
         "piece",
     ),
+    "legal_holds": ("id", "reason", "created_by", "created_us", "owner_id", "thread_id"),
     "audit": ("id", "actor_id", "act", "target", "details", "created_us"),
 }
 

@@ -14,6 +14,7 @@ from threadline.core.threads import Scope
 from threadline.ports.administration import AccessOperations, PurgeOperations, TableCopyOperations
 from threadline.ports.conversations import MessageOperations, ThreadOperations, TimelineOperations
 from threadline.ports.places import CredentialOperations, PlaceOperations, QueueOperations
+from threadline.ports.retention import RetentionOperations
 from threadline.ports.turns import TurnOperations
 from threadline.ports.usage import UsageOperations
 from threadline.ports.values import ValueOperations
@@ -33,6 +34,7 @@ class StoreSession(
     ValueOperations,
     AccessOperations,
     PurgeOperations,
+    RetentionOperations,
     TableCopyOperations,
     Protocol,
 ):

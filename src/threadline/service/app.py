@@ -18,6 +18,7 @@ from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect
 from starlette.routing import BaseRoute, Route
 
+from threadline.administration.retention import run_retention
 from threadline.bootstrap import Threadline
 from threadline.core.errors import ThreadlineError
 from threadline.core.masking import compile_rules
@@ -52,6 +53,7 @@ from threadline.service.routes.dispatch import DispatchRoutes
 from threadline.service.routes.messages import MessageRoutes
 from threadline.service.routes.monitoring import MonitoringRoutes
 from threadline.service.routes.page import PageRoutes
+from threadline.service.routes.retention import RetentionRoutes
 from threadline.service.routes.saves import SaveRoutes
 from threadline.service.routes.thread_changes import ThreadChangeRoutes
 from threadline.service.routes.thread_details import ThreadDetailRoutes
@@ -200,6 +202,10 @@ async def lifespan(
     cleanup = asyncio.create_task(
         delete_old_windows(threadline.store, threadline.clock, threadline.settings.tenant), name="rate limits"
     )
+    retention = asyncio.create_task(
+        run_retention(threadline.store, threadline.sealer, threadline.clock, threadline.settings.retention),
+        name="retention",
+    )
     outbox = asyncio.create_task(threadline.messaging.run(), name="outbox")
     try:
         yield
@@ -207,6 +213,7 @@ async def lifespan(
         # Recovery first: it would take the turns back that are handed over below.
         await _cancel(recovery)
         await _cancel(cleanup)
+        await _cancel(retention)
         await _close_runner(threadline, settings, shutdown)
         # After the runner: turns that end during the shutdown still queue deliveries.
         await _cancel(outbox)
@@ -263,6 +270,7 @@ def _routes(context: ServiceContext, *, is_authenticated: bool) -> list[BaseRout
         *ValueRoutes(context).routes(),
         *ThreadRoutes(context).routes(),
         *UserRoutes(context).routes(),
+        *RetentionRoutes(context).routes(),
         *AdministrationRoutes(context).routes(),
         *UsageRoutes(context).routes(),
         *ChannelRoutes(context).routes(),

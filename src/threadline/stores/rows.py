@@ -37,6 +37,7 @@ from threadline.core.channels import (
 )
 from threadline.core.errors import InvalidCursor
 from threadline.core.messages import all_from_us, from_us, to_us
+from threadline.core.retention import LegalHold, OverdueThread
 from threadline.core.sealing import Sealed
 from threadline.core.threads import Point, SavedPoint, Thread, Timeline
 from threadline.core.turns import Summary, ToolRun, Turn
@@ -195,6 +196,8 @@ api_token = RowReader(
     times=("created_at", "expires_at", "last_used_at", "revoked_at"),
     flags=("acts_for_users",),
 )
+hold = RowReader(LegalHold, LegalHold.__struct_fields__, times=("created_at",))
+overdue_thread = RowReader(OverdueThread, OverdueThread.__struct_fields__)
 act = RowReader(AuditEntry, AuditEntry.__struct_fields__, times=("created_at",), objects=("details",))
 inbox_row = RowReader(InboxRow, InboxRow.__struct_fields__, times=("created_at", "updated_at"))
 credentials = RowReader(SealedCredentials, SealedCredentials.__struct_fields__, times=("updated_at",))

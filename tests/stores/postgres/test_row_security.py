@@ -11,21 +11,21 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 
-from threadline.core.threads import Scope, system_scope
+from threadline.core.threads import NewThread, Scope, system_scope
 from threadline.stores.postgres import search_indexer
 from threadline.stores.postgres.session import begin_statement
 from threadline.stores.postgres.store import PostgresStore
 from threadline.testing.clock import ManualClock
-from threadline.testing.conformance.message_builders import create_thread_with
+from threadline.testing.conformance.message_builders import clean_text, create_thread_with
 from threadline.testing.conformance.sample_data import populate
 from threadline.testing.postgres import PostgresServer
 
 ALICE = Scope("a", "alice")
 SHARED = frozenset(("tenants", "agents"))
 """Rows of the whole tenant: another owner of it sees them."""
-WRITTEN_ONCE = frozenset(("messages", "audit", "tenant_purges"))
+WRITTEN_ONCE = frozenset(("messages", "audit", "tenant_purges", "legal_holds"))
 """Rows that no role may update."""
-SYSTEM_TABLES = frozenset(("permits", "audit", "credentials", "tenant_purges"))
+SYSTEM_TABLES = frozenset(("permits", "audit", "credentials", "tenant_purges", "legal_holds"))
 """Rows that no user sees."""
 OTHER_SCOPES = {
     "another tenant": Scope("b", "alice"),
@@ -78,9 +78,10 @@ async def populated(own_store: PostgresStore, clock: ManualClock, monkeypatch: p
     monkeypatch.setattr(search_indexer, "IDLE_SECONDS", 3_600)
     await own_store.scoped(system_scope(ALICE.tenant_id)).purge_tenant()
     await populate(own_store, ALICE, clock)
+    await own_store.scoped(system_scope(ALICE.tenant_id)).add_hold("hold-1", clean_text("a case"), "root")
     alice = own_store.scoped(ALICE)
     await own_store.index_pending()
-    left = await create_thread_with(alice, "not indexed yet")
+    left = await create_thread_with(alice, "not indexed yet", new=NewThread(metadata={"tags": ["green"]}))
     await alice.move(left.id, 0)
     return own_store
 

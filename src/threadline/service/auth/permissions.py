@@ -110,6 +110,11 @@ PERMISSIONS: dict[str, Permission] = {
     "changeUser": ADMIN,
     "eraseUser": ADMIN,
     "eraseMe": Permission("member"),
+    # retention
+    "readRetention": ADMIN,
+    "listHolds": ADMIN,
+    "addHold": ADMIN,
+    "releaseHold": ADMIN,
     # administration
     "listTokens": ADMIN,
     "createToken": ADMIN,

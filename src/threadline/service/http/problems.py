@@ -44,6 +44,7 @@ STATUSES: dict[type[ThreadlineError], int] = {
     errors.DuplicateId: 409,
     errors.KeyReused: 422,
     errors.TurnRunning: 409,
+    errors.UnderLegalHold: 409,
     errors.Refused: 403,
     errors.RoleRefused: 403,
     errors.GuardRefused: 403,

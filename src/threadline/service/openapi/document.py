@@ -44,6 +44,7 @@ PATH = {
     "turn_id": Value(Id, "01jcq8tt", "The turn's id."),
     "agent_id": Value(Id, "rehearsal", "The agent's id."),
     "token_id": Value(Id, "01jcq8tz", "The token's id."),
+    "hold_id": Value(Id, "01jcq8hh", "The hold's id."),
     "user_id": Value(str, "grace", "The user's id. It may contain slashes."),
     "tenant": Value(str, "local", "The tenant's id."),
     "platform": Value(str, "slack", "slack, telegram or whatsapp."),

@@ -27,6 +27,7 @@ from threadline.ports import Finding
 from threadline.stores.postgres.errors import translated
 from threadline.stores.postgres.messages import ROLES
 from threadline.stores.postgres.pool import Pool
+from threadline.stores.postgres.retention import refuse_held
 from threadline.stores.postgres.session import (
     MAINTENANCE_SECONDS,
     Operations,
@@ -53,6 +54,7 @@ class PurgeOperations(Operations):
     @in_transaction
     async def purge_thread(self, thread_id: str) -> bool:
         await self.session.allow_long_statements()
+        await refuse_held(self.session, "thread", thread_id)
         if not await self._count("purge_thread", thread_id):
             return False
         self.session.notify(thread_id)
@@ -63,12 +65,14 @@ class PurgeOperations(Operations):
         await self.session.allow_long_statements()
         if user_id != self.session.owner_id:
             self.session.scope.require("system")
+        await refuse_held(self.session, "user", user_id)
         return await self._counts("purge_owner", user_id)
 
     @in_transaction
     async def purge_tenant(self, *, actor_id: str | None = None) -> dict[str, int]:
         await self.session.allow_long_statements()
         self.session.scope.require("system")
+        await refuse_held(self.session, "tenant")
         removed = await self._counts("purge_tenant")
         values = (new_id(), actor_id or self.session.owner_id, jsontext.dump({"rows": removed}), self.session.now())
         await self.session.run(_SQL["add_tenant_purge"], *values)

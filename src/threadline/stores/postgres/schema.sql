@@ -209,6 +209,28 @@ GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.inbox TO threadline_app;
 
 GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.inbox TO threadline_worker;
 
+CREATE TABLE threadline.legal_holds (
+    tenant_id text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    reason text NOT NULL,
+    created_by text NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    owner_id text COLLATE "C",
+    thread_id text COLLATE "C",
+    CONSTRAINT legal_holds_pkey PRIMARY KEY (tenant_id, id),
+    CONSTRAINT legal_holds_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES threadline.tenants(tenant_id)
+);
+
+ALTER TABLE threadline.legal_holds FORCE ROW LEVEL SECURITY;
+
+CREATE POLICY of_owner ON threadline.legal_holds TO threadline_app USING (false);
+
+CREATE POLICY of_tenant ON threadline.legal_holds TO threadline_worker USING ((tenant_id = threadline.this_tenant()));
+
+GRANT DELETE, INSERT, SELECT ON threadline.legal_holds TO threadline_app;
+
+GRANT DELETE, INSERT, SELECT ON threadline.legal_holds TO threadline_worker;
+
 CREATE TABLE threadline.link_codes (
     tenant_id text COLLATE "C" NOT NULL,
     code_hash bytea NOT NULL,

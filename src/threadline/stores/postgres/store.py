@@ -32,6 +32,7 @@ from threadline.stores.postgres.messages import MessageOperations
 from threadline.stores.postgres.migrate import MIGRATIONS, find_pending
 from threadline.stores.postgres.places import PeopleOperations, PlaceOperations
 from threadline.stores.postgres.pool import Address, Pool, limit_statement
+from threadline.stores.postgres.retention import RetentionOperations
 from threadline.stores.postgres.search import SearchOperations
 from threadline.stores.postgres.search_indexer import SearchIndexer
 from threadline.stores.postgres.session import (
@@ -215,6 +216,7 @@ class PostgresTransaction(
     ValueOperations,
     AccessOperations,
     PurgeOperations,
+    RetentionOperations,
     TableCopyOperations,
 ):
     @property

@@ -15,6 +15,7 @@ from threadline.core import jsontext
 from threadline.core.ids import new_id
 from threadline.stores.sql import load_queries
 from threadline.stores.sqlite.engine import Operations
+from threadline.stores.sqlite.retention import refuse_held_tenant, refuse_held_thread, refuse_held_user
 from threadline.stores.sqlite.search import forget_numbers, forget_words
 from threadline.stores.sqlite.session import ScopedSession
 
@@ -67,6 +68,7 @@ def purge_thread(session: ScopedSession, thread_id: str) -> bool:
     row = session.row(_SQL["find_own_thread"], (session.tenant_id, thread_id, session.user_id, session.sees_all))
     if row is None:
         return False
+    refuse_held_thread(session, row[0])
     remove_threads(session, [row[0]])
     session.touch(thread_id)
     return True
@@ -75,11 +77,13 @@ def purge_thread(session: ScopedSession, thread_id: str) -> bool:
 def purge_user(session: ScopedSession, user_id: str) -> dict[str, int]:
     if user_id != session.user_id:
         session.scope.require("system")
+    refuse_held_user(session, user_id)
     return _without_zeros(_remove_users(session, [user_id]))
 
 
 def purge_tenant(session: ScopedSession, actor_id: str | None) -> dict[str, int]:
     session.scope.require("system")
+    refuse_held_tenant(session)
     session.run(_SQL["remove_permits"], (session.tenant_id,))
     session.run(_SQL["blank_tenant_values"], (session.tenant_id,))
     removed = _remove_users(session, [user_id for (user_id,) in session.rows(_SQL["list_users"], (session.tenant_id,))])

@@ -129,6 +129,17 @@ FROM threads t, json_each(CAST(t.metadata AS TEXT), '$.tags') g
 WHERE t.metadata IS NOT NULL AND json_type(CAST(t.metadata AS TEXT), '$.tags') = 'array' AND g.type = 'text'
     AND length(g.atom) <= 200;
 
+CREATE TABLE legal_holds (
+    tenant_id TEXT NOT NULL REFERENCES tenants (id),
+    id TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    created_by TEXT NOT NULL,
+    created_us INTEGER NOT NULL,
+    owner_id TEXT,
+    thread_id TEXT,
+    PRIMARY KEY (tenant_id, id)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE link_codes (
     tenant_id TEXT NOT NULL,
     code_hash BLOB NOT NULL,

@@ -45,6 +45,7 @@ from threadline.stores.sqlite.migrate import migrate, require_current
 from threadline.stores.sqlite.places import PlaceOperations
 from threadline.stores.sqlite.purge import PurgeOperations
 from threadline.stores.sqlite.queues import QueueOperations
+from threadline.stores.sqlite.retention import RetentionOperations
 from threadline.stores.sqlite.search import SearchOperations, index_some, index_when_idle, register_ranking
 from threadline.stores.sqlite.session import Database, ScopedSession
 from threadline.stores.sqlite.summaries import SummaryOperations
@@ -296,6 +297,7 @@ class SqliteTransaction(
     ValueOperations,
     AccessOperations,
     PurgeOperations,
+    RetentionOperations,
     TableCopyOperations,
 ):
     """All operations, in one scope."""

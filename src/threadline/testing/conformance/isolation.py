@@ -38,7 +38,16 @@ THE_ADMINS = frozenset(
     )
 )
 OF_THE_WHOLE = frozenset(
-    ("put_user", "disable_user", "enable_user", "limit_tokens", "purge_user", "purge_tenant", "requeue_all")
+    (
+        "put_user",
+        "disable_user",
+        "enable_user",
+        "limit_tokens",
+        "purge_user",
+        "purge_tenant",
+        "requeue_all",
+        "drop_acts",
+    )
 )
 """These change a user, with all their worlds, or a tenant."""
 ENDS = frozenset(("finish_turn", "delete_thread", "restore_thread", "purge_thread"))

@@ -142,6 +142,11 @@ asks("note_use", "token_id", used_at=LATER)
 asks("drop_permits", before=NOW)
 asks("delete_thread", "thread_id")
 asks("restore_thread", "thread_id")
+asks("holds")
+asks("add_hold", "thread_id", reason=clean_text("forged"), created_by="mallory")
+asks("remove_hold", "thread_id")
+asks("overdue_threads", age=LATER, archived=LATER, deleted=LATER)
+asks("drop_acts", before=LATER)
 asks("purge_thread", "thread_id")
 
 
@@ -363,7 +368,7 @@ async def _(tx: Transaction, ids: Ids) -> Any:
 
 @probe("write_rows")
 async def _(tx: Transaction, ids: Ids) -> Any:
-    await tx.write_rows("users", [(another_user(tx, ids), "Mallory", "admin", 0)])
+    await tx.write_rows("users", [(another_user(tx, ids), "Mallory", "admin", None, 0)])
 
 
 @probe("prune_threads")

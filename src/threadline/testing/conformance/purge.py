@@ -172,7 +172,8 @@ class TestPurgingTenants:
         """Rows per table that this scope can see."""
         await populate(store, Scope(tenant_id, "alice"), clock)
         counts = await store.scoped(system_scope(tenant_id)).row_counts()
-        assert [table for table, rows in counts.items() if not rows] == []
+        # A hold would forbid the purges of these tests; those of retention have one.
+        assert [table for table, rows in counts.items() if not rows] == ["legal_holds"]
         own = await store.scoped(Scope(tenant_id, "bob")).row_counts()
         assert own.keys() == counts.keys()
         assert {table for table, rows in own.items() if rows} <= {"tenants", "agents"}
@@ -185,7 +186,7 @@ class TestPurgingTenants:
         other_tenant = await view(store, scopes[2], worlds[2])
         system = store.scoped(system_scope(tenant_id))
         stored = await system.row_counts()
-        assert await system.purge_tenant() == stored
+        assert await system.purge_tenant() == {table: rows for table, rows in stored.items() if rows}
         assert set((await system.row_counts()).values()) == {0}
         assert tenant_id not in await store.tenants()
         assert await store.scoped(scopes[0]).search(SECRET) == []
@@ -234,12 +235,13 @@ async def pour(source: Transaction, target: Transaction) -> None:
 class TestCopying:
     async def test_every_table_that_is_counted_can_be_read(self, system: Transaction, populated: Ids) -> None:
         """Copies of whole tables, tenant by tenant, in the form of `core.portable`."""
+        await system.add_hold("hold-1", clean_text("a case"), "root")
         counts = await system.row_counts()
         assert counts.keys() == TABLES.keys()
         for table, columns in TABLES.items():
             rows = await rows_of(system, table)
             assert len(rows) == counts[table]
-            assert {len(row) for row in rows} == {len(columns)}
+            assert {len(row) for row in rows} == {len(columns)}, table
 
     @pytest.mark.parametrize("limit", [1, 2, 1000])
     async def test_pages_add_up_to_the_table(self, system: Transaction, populated: Ids, limit: int) -> None:

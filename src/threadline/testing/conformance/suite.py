@@ -28,6 +28,7 @@ from threadline.testing.conformance.purge import (
     populated,
     replica,
 )
+from threadline.testing.conformance.retention import TestLegalHolds, TestOverdueThreads
 from threadline.testing.conformance.saved_points import TestLoading, TestSaving
 from threadline.testing.conformance.search import TestSearching, TestSearchingThePresent
 from threadline.testing.conformance.thread_filters import TestFilteringThreads, TestTenantThreads
@@ -91,6 +92,7 @@ __all__ = [
     "TestKeepingBytes",
     "TestLastTurns",
     "TestLeasing",
+    "TestLegalHolds",
     "TestLinkCodes",
     "TestLinks",
     "TestListingThreads",
@@ -98,6 +100,7 @@ __all__ = [
     "TestListingValues",
     "TestLoading",
     "TestMoving",
+    "TestOverdueThreads",
     "TestOwnersOfValues",
     "TestPermits",
     "TestPurgingTenants",

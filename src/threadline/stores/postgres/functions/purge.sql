@@ -7,7 +7,7 @@ CREATE FUNCTION threadline.owned_tables() RETURNS text[] LANGUAGE sql IMMUTABLE 
 
 -- Tables of the whole tenant, in an order that the foreign keys allow.
 CREATE FUNCTION threadline.shared_tables() RETURNS text[] LANGUAGE sql IMMUTABLE RETURN ARRAY[
-    'credentials', 'agents', 'audit', 'users', 'tenants'
+    'credentials', 'agents', 'legal_holds', 'audit', 'users', 'tenants'
 ];
 
 -- Removes the messages of a timeline above _top, with what belongs to them.

@@ -32,6 +32,10 @@ WHERE tenant_id = $1 ORDER BY id OFFSET $2 LIMIT $3;
 SELECT id, name, provider, model, settings, system_prompt, enabled
 FROM threadline.agents WHERE tenant_id = $1 ORDER BY id OFFSET $2 LIMIT $3;
 
+-- name: read_legal_holds
+SELECT id, reason, created_by, created_at, owner_id, thread_id
+FROM threadline.legal_holds WHERE tenant_id = $1 ORDER BY id OFFSET $2 LIMIT $3;
+
 -- name: read_credentials
 SELECT platform, key_id, sealed, updated_at
 FROM threadline.credentials WHERE tenant_id = $1 ORDER BY platform OFFSET $2 LIMIT $3;
@@ -129,6 +133,10 @@ VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING;
 -- name: write_agents
 INSERT INTO threadline.agents (tenant_id, id, name, provider, model, settings, system_prompt, enabled)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING;
+
+-- name: write_legal_holds
+INSERT INTO threadline.legal_holds (tenant_id, id, reason, created_by, created_at, owner_id, thread_id)
+VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING;
 
 -- name: write_credentials
 INSERT INTO threadline.credentials (tenant_id, platform, key_id, sealed, updated_at)

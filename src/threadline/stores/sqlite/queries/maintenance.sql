@@ -45,6 +45,10 @@ SELECT 0, id, display_name, role, disabled_us, created_us FROM users WHERE tenan
 SELECT 0, id, name, provider, model, settings, system_prompt, enabled
 FROM agents WHERE tenant_id = ?1 ORDER BY id LIMIT ?3 OFFSET ?2;
 
+-- name: read_legal_holds
+SELECT 0, id, reason, created_by, created_us, owner_id, thread_id
+FROM legal_holds WHERE tenant_id = ?1 ORDER BY id LIMIT ?3 OFFSET ?2;
+
 -- name: read_credentials
 SELECT 0, platform, key_id, sealed, updated_us
 FROM credentials WHERE tenant_id = ?1 ORDER BY platform LIMIT ?3 OFFSET ?2;
@@ -151,6 +155,10 @@ ON CONFLICT DO NOTHING;
 -- name: write_agents
 INSERT INTO agents (tenant_id, id, name, provider, model, settings, system_prompt, enabled)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING;
+
+-- name: write_legal_holds
+INSERT INTO legal_holds (tenant_id, id, reason, created_by, created_us, owner_id, thread_id)
+VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING;
 
 -- name: write_credentials
 INSERT INTO credentials (tenant_id, platform, key_id, sealed, updated_us) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING;

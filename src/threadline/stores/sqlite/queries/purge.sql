@@ -20,6 +20,7 @@ UNION ALL SELECT 'inbox', count(*) FROM inbox WHERE tenant_id = ?1 AND (owner_id
 UNION ALL SELECT 'outbox', count(*) FROM outbox WHERE tenant_id = ?1 AND (owner_id = ?2 OR ?3)
 UNION ALL SELECT 'api_tokens', count(*) FROM api_tokens WHERE tenant_id = ?1 AND (owner_id = ?2 OR ?3)
 UNION ALL SELECT 'audit', count(*) FROM audit WHERE tenant_id = ?1 AND ?3
+UNION ALL SELECT 'legal_holds', count(*) FROM legal_holds WHERE tenant_id = ?1 AND ?3
 UNION ALL SELECT 'usage_days', count(*) FROM usage_days WHERE tenant_id = ?1 AND (owner_id = ?2 OR ?3)
 UNION ALL SELECT 'stored_values', count(*)
     FROM stored_values WHERE tenant_id = ?1 AND (owner_id = ?2 OR scope = 'tenant' OR ?3)

@@ -21,6 +21,7 @@ UNION ALL SELECT 'outbox', count(*) FROM outbox
 UNION ALL SELECT 'api_tokens', count(*) FROM api_tokens
 UNION ALL SELECT 'audit', count(*) FROM audit
 UNION ALL SELECT 'usage_days', count(*) FROM usage_days
+UNION ALL SELECT 'legal_holds', count(*) FROM legal_holds
 UNION ALL SELECT 'stored_values', count(*) FROM stored_values
 UNION ALL SELECT 'turns', count(*) FROM turns
 UNION ALL SELECT 'turn_chunks', count(*) FROM turn_chunks
