@@ -138,9 +138,10 @@ class MessageOperations(Protocol):
 
     async def search(self, query: str, *, limit: int = 20, offset: int = 0) -> list[Hit]:
         """Messages that contain all the words, in the current history of threads that are not deleted, best match
-        first. A message that several threads share is found once, in the thread it was written in if it is still in its
-        history. Every word is literal: no search operator of a database works. Finds every message that was
-        acknowledged before the call."""
+        first. The last word also finds words that begin with it, from three letters on, unless a space follows it. In
+        scripts without spaces any part of a sentence is found. A message that several threads share is found once, in
+        the thread it was written in if it is still in its history. Every word is literal: no search operator of a
+        database works. Finds every message that was acknowledged before the call."""
         ...
 
 

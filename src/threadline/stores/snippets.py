@@ -14,7 +14,11 @@ _WORD = re.compile(r"\w+")
 def snippet(text: str, words: Sequence[str]) -> str:
     """One line of at most about 160 characters, cut between words where it can be."""
     wanted = {_plain(part) for word in words for part in _WORD.findall(word)}
-    at = next((found.start() for found in _WORD.finditer(text) if _plain(found[0]) in wanted), 0)
+    places = [(found.start(), _plain(found[0])) for found in _WORD.finditer(text)]
+    whole = next((at for at, word in places if word in wanted), None)
+    # Otherwise the beginning of a word, or a part of a sentence without spaces.
+    part = next((at for at, word in places if any(each in word for each in wanted)), 0) if whole is None else 0
+    at = part if whole is None else whole
     start = _forward(text, max(0, at - _BEFORE), at) if at > _BEFORE else 0
     end = min(len(text), start + _LENGTH)
     if end < len(text):

@@ -17,6 +17,7 @@ from threadline.core.parts import decode, plain_text
 from threadline.core.threads import Hit
 from threadline.stores.postgres.messages import ROLES
 from threadline.stores.postgres.session import Bodies, Operations, in_transaction
+from threadline.stores.search_terms import index_text, query_terms
 from threadline.stores.snippets import snippet
 from threadline.stores.sql import load_queries
 
@@ -26,11 +27,13 @@ _MAX_WORD_LENGTH = 200
 _MAX_BYTES = 900_000
 """Below the megabyte that a tsvector may have."""
 _BATCH_SIZE = 500
+PREFIX = "*"
+"""No word contains it. The function `match_words` reads it."""
 
 
 class SearchOperations(Operations):
     async def search(self, query: str, *, limit: int = 20, offset: int = 0) -> list[Hit]:
-        words = split_words(query)
+        words = _query_words(query)
         if not words:
             return []
         found = await self._find(words, limit, offset, caught_up=False)
@@ -39,9 +42,9 @@ class SearchOperations(Operations):
             while await self.index_some() == _BATCH_SIZE:
                 pass
             found = await self._find(words, limit, offset, caught_up=True)
-        unpack = self.session.internals.bodies.unpack
+        unpack, plain = self.session.internals.bodies.unpack, [word.removesuffix(PREFIX) for word in words]
         return [
-            Hit(thread_id, state_key, title, message_id, seq, ROLES[role], snippet(text_of(unpack(parts)), words),
+            Hit(thread_id, state_key, title, message_id, seq, ROLES[role], snippet(text_of(unpack(parts)), plain),
                 from_us(created_us))
             for thread_id, state_key, title, message_id, seq, role, parts, created_us in found
         ]  # fmt: skip
@@ -65,9 +68,20 @@ class SearchOperations(Operations):
         return len(unindexed)
 
 
+def _query_words(query: str) -> list[str]:
+    """The words of a query; one that ends with `*` matches all words that begin with it."""
+    found: list[str] = []
+    for term in query_terms(query):
+        words = split_words(term.text)
+        if words and term.is_prefix:
+            words[-1] += PREFIX
+        found += words
+    return list(dict.fromkeys(found))
+
+
 def split_words(text: str) -> list[str]:
     """The distinct words of a text, without case and without accents."""
-    plain = text.casefold()
+    plain = index_text(text).casefold()
     if not plain.isascii():
         plain = "".join(c for c in unicodedata.normalize("NFKD", plain) if unicodedata.category(c)[0] != "M")
     return list(dict.fromkeys(word[:_MAX_WORD_LENGTH] for word in _WORD.findall(plain)))

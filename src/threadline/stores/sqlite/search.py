@@ -1,4 +1,4 @@
-"""Search: finds literal words in the current history of the owner's threads.
+"""Search: finds words, and the beginning of the last one, in the current history of the owner's threads.
 
 Each word is quoted, so that no operator of the index works. The index contains messages, not histories: for each
 candidate, best first, `MessageVisibility` looks up whether a thread's current history contains it, until the page is
@@ -26,6 +26,7 @@ from threadline.core.errors import StoreReadOnly
 from threadline.core.messages import ROLES, from_us
 from threadline.core.parts import decode, plain_text
 from threadline.core.threads import Hit
+from threadline.stores.search_terms import Term, index_text, query_terms
 from threadline.stores.snippets import snippet
 from threadline.stores.sql import load_queries
 from threadline.stores.sqlite.connection import translate
@@ -44,7 +45,7 @@ _WORDS_AT_A_TIME = 100
 
 class SearchOperations(Operations):
     async def search(self, query: str, *, limit: int = 20, offset: int = 0) -> list[Hit]:
-        words = words_of(query)
+        words = terms_of(query)
         # A store that was opened read-only finds what was indexed before.
         with suppress(StoreReadOnly):
             while await self._engine.read(has_pending):
@@ -60,9 +61,9 @@ def index_pending(session: ScopedSession) -> int:
     return index_some(session.database, _AT_A_TIME)
 
 
-def words_of(query: str) -> list[str]:
+def terms_of(query: str) -> list[Term]:
     """What the index will take for words, each once. Marks between letters are left to it; marks alone are none."""
-    return list(dict.fromkeys(word for word in query.split() if any(_is_letter(char) for char in word)))
+    return [term for term in query_terms(query) if any(_is_letter(char) for char in term.text)]
 
 
 def _is_letter(char: str) -> bool:
@@ -70,7 +71,7 @@ def _is_letter(char: str) -> bool:
     return unicodedata.category(char)[0] in "LN" or unicodedata.category(char) == "Co"
 
 
-def find_hits(session: ScopedSession, words: list[str], limit: int, offset: int) -> list[Hit]:
+def find_hits(session: ScopedSession, words: list[Term], limit: int, offset: int) -> list[Hit]:
     if not words:
         return []
     hits: list[Hit] = []
@@ -89,7 +90,7 @@ def find_hits(session: ScopedSession, words: list[str], limit: int, offset: int)
     return hits
 
 
-def _candidates(session: ScopedSession, words: list[str]) -> list[int]:
+def _candidates(session: ScopedSession, words: list[Term]) -> list[int]:
     """Numbers of messages that hold all the words, best first."""
     query, unrelated = _query(words[:_WORDS_AT_A_TIME]), 0
     newest = session.rows(_SQL["find_newest"], (query, _RANKED + 1))
@@ -107,17 +108,27 @@ def _candidates(session: ScopedSession, words: list[str]) -> list[int]:
     return ranked
 
 
-def _query(words: list[str]) -> str:
-    return "words : (" + " ".join('"' + word.replace('"', '""') + '"' for word in words) + ")"
+def _query(words: list[Term]) -> str:
+    quoted = ('"' + word.text.replace('"', '""') + '"' + ("*" if word.is_prefix else "") for word in words)
+    return "words : (" + " ".join(quoted) + ")"
 
 
-def _hit(session: ScopedSession, number: int, thread: Row, words: list[str]) -> Hit:
+def _hit(session: ScopedSession, number: int, thread: Row, words: list[Term]) -> Hit:
     row = session.row(_SQL["read_hit"], (number,))
     assert row is not None
     id, seq, role, parts, created_us = row
     text = plain_text(decode(parts))
     thread_id, state_key, title = thread
-    return Hit(thread_id, state_key, title, id, seq, ROLES[role], snippet(text, words), from_us(created_us))
+    return Hit(
+        thread_id,
+        state_key,
+        title,
+        id,
+        seq,
+        ROLES[role],
+        snippet(text, [word.text for word in words]),
+        from_us(created_us),
+    )
 
 
 class _Origin(NamedTuple):
@@ -188,7 +199,7 @@ def register_ranking(connection: apsw.Connection) -> None:
     connection.register_fts5_function("closeness", closeness)
 
 
-RECIPE = 1
+RECIPE = 2
 _IDLE_AT_A_TIME = 32
 _CUT_SHARE = 100
 """Up to one message in so many is removed singly; for more, rebuilding the index is faster."""
@@ -275,4 +286,4 @@ def forget_numbers(session: ScopedSession) -> None:
 
 
 def _words(parts: bytes) -> str:
-    return plain_text(decode(parts))
+    return index_text(plain_text(decode(parts)))

@@ -16,7 +16,7 @@ CREATE FUNCTION threadline.window_marks(_tenant text, _owner text, _indexed bigi
         FROM generate_series(1, 4) level
     );
 
--- Messages of this transaction's owner that contain every word: all, or the newest if there are more than _most. Listing
+-- Messages of this transaction's owner that contain every word (`zeb*`: a word that begins so): all, or the newest if there are more than _most. Listing
 -- all messages with a frequent word would be too slow, so the last two windows are searched first, then wider ones,
 -- until there are enough. _indexed is how many of the owner's messages were indexed.
 --
@@ -38,7 +38,8 @@ BEGIN
     IF tenant IS NULL OR owner IS NULL OR cardinality(_words) = 0 THEN
         RETURN;
     END IF;
-    SELECT string_agg(quote_literal(word), ' & ')::tsquery INTO words FROM unnest(_words) word;
+    SELECT string_agg(CASE WHEN word LIKE '%*' THEN quote_literal(left(word, -1)) || ':*' ELSE quote_literal(word) END, ' & ')::tsquery
+    INTO words FROM unnest(_words) word;
     FOR level IN 1..4 LOOP
         last_window := threadline.window_at(level, _indexed);
         EXIT WHEN last_window < 2;
@@ -181,7 +182,7 @@ BEGIN
     FROM unnest(_timelines, _seqs, _sizes, _words) AS g (timeline_id, seq, size, words)
     JOIN threadline.messages m ON m.tenant_id = _tenant AND m.timeline_id = g.timeline_id AND m.seq = g.seq
     JOIN threadline.users u ON u.tenant_id = _tenant AND u.id = m.owner_id
-    ON CONFLICT DO NOTHING;
+    ON CONFLICT (tenant_id, timeline_id, seq) DO UPDATE SET words = excluded.words, size = excluded.size;
     FOR read IN
         SELECT g.timeline_id, max(g.seq) AS top FROM unnest(_timelines, _seqs) AS g (timeline_id, seq)
         GROUP BY g.timeline_id ORDER BY g.timeline_id
