@@ -97,6 +97,15 @@ class Client:
         return [(message["role"], message_text(message)) for message in answer.json()["messages"]]
 
 
+def error_code(answer: httpx2.Response) -> str:
+    """The code of a refusal: of a problem, or of an error in OpenAI's shape under `/v1`."""
+    if answer.url.path.startswith("/v1/"):
+        assert answer.headers["content-type"] == "application/json"
+        return str(answer.json()["error"]["code"])
+    assert answer.headers["content-type"] == "application/problem+json"
+    return str(answer.json()["code"])
+
+
 def message_text(message: dict[str, Any]) -> str:
     return "".join(part.get("text", "") for part in message["parts"])
 

@@ -126,6 +126,7 @@ async def set_the_scene(client: Client) -> dict[str, Any]:
         PATH["message_id"].example: messages[0]["id"],
         PATH["turn_id"].example: messages[0]["turnId"],
         PATH["hold_id"].example: hold["id"],
+        PATH["response_id"].example: f"resp_{messages[0]['turnId']}",
     }
 
 
@@ -139,7 +140,7 @@ async def test_every_example_succeeds_and_matches_its_schema(threadline: Threadl
             continue
         for body in bodies(each, standing) or [lines if each["operationId"] == "importThreads" else None]:
             url = path.format(**{p["name"]: p["example"] for p in each["parameters"] if p["in"] == "path"})
-            for name in ("token_id", "message_id", "turn_id", "hold_id"):
+            for name in ("token_id", "message_id", "response_id", "turn_id", "hold_id"):
                 url = url.replace(PATH[name].example, standing[PATH[name].example])
             sent: dict[str, Any] = {"content": body} if isinstance(body, bytes) else {"json": body}
             headers = {"content-type": "application/x-ndjson"} if isinstance(body, bytes) else {}

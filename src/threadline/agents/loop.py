@@ -65,7 +65,7 @@ class LoopAgent:
         await self._model.close()
 
     async def run(self, prompt: Prompt, services: AgentServices) -> AsyncGenerator[Event, None]:
-        settings = RoundSettings(model=prompt.model, turn_id=prompt.turn_id)
+        settings = RoundSettings(prompt.model, prompt.turn_id, prompt.response_format)
         reply = ReplyBuilder(prompt, limit=self._limits.reply_bytes)
         tools, warnings = await self._offered(services)
         for warning in warnings:

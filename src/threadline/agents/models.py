@@ -28,6 +28,7 @@ class RoundSettings(msgspec.Struct, frozen=True):
 
     model: str | None = None
     turn_id: str | None = None
+    response_format: dict[str, Any] | None = None
 
 
 class Model(Protocol):

@@ -70,6 +70,8 @@ class OpenAIModel:
         }
         if tools:
             request["tools"] = [_function(tool) for tool in tools]
+        if settings.response_format is not None:
+            request["response_format"] = settings.response_format
         if self._with_usage:
             request["stream_options"] = {"include_usage": True}
         return self._retrier.run(lambda: self._attempt(request))

@@ -33,6 +33,7 @@ def assemble(
     window: Window,
     snapshot: str | None = None,
     system_prompt: str | None = None,
+    instructions: str | None = None,
     summary: Summary | None = None,
     refused: Collection[str] = (),
     count: CountTokens = estimate,
@@ -42,7 +43,7 @@ def assemble(
     turns whose request was refused: a placeholder is shown instead of it."""
     stored = request if isinstance(request, Message) else None
     asked = PromptMessage(request.role, request.parts)
-    preamble = _preamble(snapshot, system_prompt, summary)
+    preamble = _preamble(snapshot, system_prompt, instructions, summary)
     fixed = total_tokens((*preamble, asked), count)
     turns = past_turns(history, stored, refused)
     covered = -1 if summary is None else summary.point.seq
@@ -61,10 +62,13 @@ def assemble(
     )
 
 
-def _preamble(snapshot: str | None, system_prompt: str | None, summary: Summary | None) -> tuple[PromptMessage, ...]:
+def _preamble(
+    snapshot: str | None, system_prompt: str | None, instructions: str | None, summary: Summary | None
+) -> tuple[PromptMessage, ...]:
     texts = (
         None if snapshot is None else SNAPSHOT_HEAD + snapshot,
         system_prompt,
+        instructions,
         None if summary is None else summary_text(summary),
     )
     return tuple(say("system", text) for text in texts if text is not None and text.strip())

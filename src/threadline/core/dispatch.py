@@ -26,7 +26,8 @@ def payload(prompt: Prompt) -> dict[str, Any]:
     spoken = [(message.role, text_with_file_notes(message.parts)) for message in prompt.messages]
     role, content = next(((role, text) for role, text in reversed(spoken) if text.strip()), ("user", ""))
     entries = [entry for entry in to_chat(prompt.messages) if not _is_blank(entry)]
-    return {"messages": entries, "role": role, "content": content}
+    wanted = {} if prompt.response_format is None else {"response_format": prompt.response_format}
+    return {"messages": entries, "role": role, "content": content, **wanted}
 
 
 def with_system_messages(body: Mapping[str, Any], snapshot: str | None, system_prompt: str | None) -> dict[str, Any]:

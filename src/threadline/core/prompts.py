@@ -42,6 +42,8 @@ class Prompt(msgspec.Struct, frozen=True):
     history_tokens: int = 0
     first_seq: int | None = None
     body: dict[str, Any] | None = None
+    response_format: dict[str, Any] | None = None
+    """What the caller asked the model's output to look like, in the words of OpenAI's chat API."""
 
 
 def say(role: Role, text: str) -> PromptMessage:

@@ -52,6 +52,8 @@ from threadline.service.routes.chat import ChatRoutes
 from threadline.service.routes.dispatch import DispatchRoutes
 from threadline.service.routes.messages import MessageRoutes
 from threadline.service.routes.monitoring import MonitoringRoutes
+from threadline.service.routes.openai_chat import OpenAIChatRoutes
+from threadline.service.routes.openai_responses import OpenAIResponseRoutes
 from threadline.service.routes.page import PageRoutes
 from threadline.service.routes.retention import RetentionRoutes
 from threadline.service.routes.saves import SaveRoutes
@@ -261,6 +263,8 @@ def _routes(context: ServiceContext, *, is_authenticated: bool) -> list[BaseRout
         *PageRoutes().routes(),
         *MonitoringRoutes(context).routes(),
         *ChatRoutes(context).routes(),
+        *OpenAIChatRoutes(context).routes(),
+        *OpenAIResponseRoutes(context).routes(),
         *AgentRoutes(context).routes(),
         *DispatchRoutes(context).routes(),
         *TransferRoutes(context).routes(),

@@ -9,6 +9,7 @@ import msgspec
 from threadline.core.ids import check_id, check_name, check_thread_key, check_title, new_id, new_state_key
 from threadline.core.sealing import Sealer
 from threadline.core.threads import NewThread, ThreadChanges
+from threadline.core.turn_options import TurnOptions, stored_options
 
 
 def admit_thread(sealer: Sealer, new: NewThread) -> NewThread:
@@ -48,6 +49,16 @@ def admit_title(sealer: Sealer, title: str) -> str:
 
 def admit_name(sealer: Sealer, kind: str, name: str) -> str:
     return check_name(kind, sealer.text(name, f"{kind} name"))
+
+
+def admit_options(sealer: Sealer, options: TurnOptions) -> dict[str, Any]:
+    """The options for `Turn.seen`, every text clean. InvalidInput."""
+    clean = msgspec.structs.replace(
+        options,
+        instructions=_text(sealer, options.instructions, "instructions"),
+        metadata=_metadata(sealer, options.metadata),
+    )
+    return stored_options(clean)
 
 
 def admit_model(sealer: Sealer, model: str) -> str:

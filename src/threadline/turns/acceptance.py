@@ -39,10 +39,11 @@ from threadline.core.turn_commits import (
     ReplyDelivery,
     TurnAcceptance,
 )
+from threadline.core.turn_options import TurnOptions, stored_options
 from threadline.core.turns import ANSWERED_ELSEWHERE, Chunk, Policy, Surface, Turn, TurnEnd, reply_id, root_turn_id
 from threadline.observability.metrics import Metrics
 from threadline.ports import Guard, Store, Transaction
-from threadline.threads.field_checks import admit_model, admit_thread
+from threadline.threads.field_checks import admit_model, admit_options, admit_thread
 from threadline.threads.user_threads import first_title
 from threadline.turns.leases import Holder
 from threadline.turns.meters import Meters
@@ -81,6 +82,7 @@ class TurnRequest(msgspec.Struct, frozen=True):
     key: str | None = None
     policy: Policy | None = None
     client_tools: tuple[ClientTool, ...] = ()
+    options: TurnOptions = TurnOptions()
     new_thread: NewThread = NewThread()
 
 
@@ -175,7 +177,7 @@ class Turns:
             model=None if request.model is None else admit_model(self._sealer, request.model),
             key=request.key,
             request_hash=_digest(request, message),
-            seen=stored_form(request.client_tools),
+            seen={**stored_form(request.client_tools), **admit_options(sealer, request.options)},
             title=first_title([message]),
             arrival=arrival,
         )
@@ -389,11 +391,8 @@ async def find_present_request(tx: Transaction, turn: Turn) -> Message | None:
 def _digest(request: TurnRequest, sealed: Sealed) -> bytes:
     """Two requests with the same digest are the same: the same thread, agent, surface and content."""
     compared: list[Any] = [request.thread_id, request.state_key, request.agent_id, request.surface]
-    if request.replaces is not None:
-        compared.append(request.replaces)
-    if request.model is not None:
-        compared.append({"model": request.model})
-    if request.client_tools:
-        compared.append(stored_form(request.client_tools))
+    model = None if request.model is None else {"model": request.model}
+    optional = (request.replaces, model, stored_options(request.options), stored_form(request.client_tools))
+    compared += [each for each in optional if each]
     content = sealed.parts_json + (sealed.metadata_json or b"")
     return hashlib.sha256(msgspec.json.encode(compared) + content).digest()

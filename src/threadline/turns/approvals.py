@@ -31,8 +31,10 @@ from threadline.core.parts import ToolPart
 from threadline.core.sealing import Sealer
 from threadline.core.threads import Scope, Thread
 from threadline.core.turn_commits import Accepted, AcceptRefusal, TurnAcceptance
+from threadline.core.turn_options import TurnOptions
 from threadline.core.turns import CONTINUES, Surface, Turn, answering_turn_id, reply_id, root_turn_id, turn_id_of_reply
 from threadline.ports import Guard, Store, Transaction
+from threadline.threads.field_checks import admit_options
 from threadline.turns.acceptance import Turns, find_present_request
 from threadline.turns.leases import Holder
 
@@ -53,6 +55,7 @@ class AnswerRequest(msgspec.Struct, frozen=True):
     key: str | None = None
     client_tools: tuple[ClientTool, ...] = ()
     """Without any, those that the client declared when it asked."""
+    options: TurnOptions = TurnOptions()
 
 
 class Approvals:
@@ -122,6 +125,7 @@ class Approvals:
             seen={
                 **({SEEN_KEY: asker.seen[SEEN_KEY]} if SEEN_KEY in asker.seen else {}),
                 **stored_form(request.client_tools),
+                **admit_options(self._sealer.for_tenant(scope.tenant_id), request.options),
                 _ANSWERED: sorted(answers),
                 CONTINUES: asker.id,
             },

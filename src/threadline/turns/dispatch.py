@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 from threadline.core.channels import Agent as AgentRow
 from threadline.core.chat_messages import from_chat
+from threadline.core.client_tools import ClientTool
 from threadline.core.dispatch import normalize, texts, with_system_messages
 from threadline.core.errors import GuardRefused, InvalidInput, StoreFailed
 from threadline.core.event_fold import Fold
@@ -91,18 +92,26 @@ class Dispatcher:
             model=choose_model(model, None, row, agent_id),
             agent_id=agent_id,
             body=full,
+            response_format=body.get("response_format"),
         )
 
     async def run(
-        self, scope: Scope, agent: Agent, prompt: Prompt, approver: Approver, fold: Fold
+        self,
+        scope: Scope,
+        agent: Agent,
+        prompt: Prompt,
+        approver: Approver,
+        fold: Fold,
+        client_tools: tuple[ClientTool, ...] | None = None,
     ) -> AsyncGenerator[Event, None]:
         """The agent's events as they may be shown; `fold` collects them. What it used is counted, also if its reader
         goes away. AgentFailed."""
         agent_id = prompt.agent_id or ""
         row = await self._agents.row(scope, agent_id)
         meter = await self._meters.open_meter(scope, agent_id, row, prompt.model, _SURFACE)
+        services = AgentServices(UnstoredJournal(), approver, client_tools)
         try:
-            async with aclosing(self._run(agent, prompt, approver, fold, meter)) as events:
+            async with aclosing(self._run(agent, prompt, services, fold, meter)) as events:
                 async for event in events:
                     yield event
         finally:
@@ -117,10 +126,10 @@ class Dispatcher:
         await self._meters.record(scope, _SURFACE, meter.charge)
 
     async def _run(
-        self, agent: Agent, prompt: Prompt, approver: Approver, fold: Fold, meter: Meter
+        self, agent: Agent, prompt: Prompt, services: AgentServices, fold: Fold, meter: Meter
     ) -> AsyncGenerator[Event, None]:
         normalizer = EventNormalizer(self._masker)
-        async with aclosing(agent.run(prompt, AgentServices(UnstoredJournal(), approver))) as answer:  # type: ignore[type-var]
+        async with aclosing(agent.run(prompt, services)) as answer:  # type: ignore[type-var]
             async for event in answer:
                 await meter.add(event)
                 for normalized in normalizer.add(event):

@@ -18,6 +18,7 @@ from threadline.core.errors import AgentFailed, NotFound, StoreFailed
 from threadline.core.messages import Message
 from threadline.core.prompts import Prompt, PromptMessage
 from threadline.core.threads import Scope, Thread
+from threadline.core.turn_options import options_in
 from threadline.core.turns import CHANNELS, Summary, Surface, Turn, root_turn_id
 from threadline.core.windows import Window, refused_turns
 from threadline.observability.metrics import Metrics
@@ -63,7 +64,7 @@ class PromptReader:
         if asked is None:
             raise AgentFailed("the question was removed from this thread before the agent could answer")
         request = asked if asked.role == "user" else await _question_before(tx, asked)
-        agent_id = turn.agent_id or self._default_agent
+        agent_id, options = turn.agent_id or self._default_agent, options_in(turn.seen)
         prompt = await self._assembled(
             tx,
             turn,
@@ -71,13 +72,19 @@ class PromptReader:
             history,
             snapshot=await self.snapshot(scope, agent_id),
             system_prompt=thread.system_prompt or (row.system_prompt if row else None),
+            instructions=options.instructions,
         )
         if asked is not request:
             continued = PromptMessage(asked.role, asked.parts)
             prompt = msgspec.structs.replace(prompt, messages=(*prompt.messages, continued))
         model = choose_model(turn.model, thread, row, agent_id)
         addressed = msgspec.structs.replace(
-            prompt, model=model, agent_id=agent_id, thread_id=thread.id, turn_id=turn.id
+            prompt,
+            model=model,
+            agent_id=agent_id,
+            thread_id=thread.id,
+            turn_id=turn.id,
+            response_format=options.response_format,
         )
         return addressed, describe_prompt(addressed)
 
@@ -100,6 +107,7 @@ class PromptReader:
         *,
         snapshot: str | None,
         system_prompt: str | None,
+        instructions: str | None,
     ) -> Prompt:
         window = self._windows[turn.surface]
         summary = await self._summary(tx, turn)
@@ -113,6 +121,7 @@ class PromptReader:
                 window=window,
                 snapshot=snapshot,
                 system_prompt=system_prompt,
+                instructions=instructions,
                 summary=summary,
                 refused=refused_turns(history),
             )

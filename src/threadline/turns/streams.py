@@ -293,7 +293,7 @@ def _decode(chunk: Chunk) -> StreamedEvent:
 
 async def _replay(tx: Transaction, turn: Turn) -> list[StreamedEvent]:
     """The stream of an ended turn whose chunks were dropped, made from its reply and its end."""
-    reply = await _find_reply(tx, turn)
+    reply = await find_reply(tx, turn)
     begun = turn.seen.get(BEGUN, {})
     parts = () if reply is None else reply.parts
     said = replay_events(parts, known=begun.get("parts", 0), still_open=begun.get("open", ()))
@@ -307,7 +307,7 @@ async def _replay(tx: Transaction, turn: Turn) -> list[StreamedEvent]:
     return [StreamedEvent(n, event) for n, event in enumerate(said, start=1)]
 
 
-async def _find_reply(tx: Transaction, turn: Turn) -> Message | None:
+async def find_reply(tx: Transaction, turn: Turn) -> Message | None:
     """The reply as this turn left it, on whichever timeline that is."""
     if turn.reply_seq is None or await tx.thread(turn.thread_id) is None:
         return None

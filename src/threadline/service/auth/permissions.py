@@ -35,6 +35,13 @@ PERMISSIONS: dict[str, Permission] = {
     "chat": MEMBER,
     "resumeChat": VIEWER,
     "stopChat": MEMBER,
+    # OpenAI's API
+    "listModels": VIEWER,
+    "createChatCompletion": MEMBER,
+    "createResponse": MEMBER,
+    "retrieveResponse": VIEWER,
+    "listInputItems": VIEWER,
+    "cancelResponse": MEMBER,
     # threads
     "listThreads": VIEWER,
     "createThread": MEMBER,

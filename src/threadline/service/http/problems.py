@@ -8,6 +8,7 @@ clients, npm `ai` among them, show their users the body of a refusal as it is.
 from __future__ import annotations
 
 import logging
+import re
 from typing import Any
 
 from starlette.datastructures import Headers
@@ -24,6 +25,10 @@ from threadline.service.http.request_context import request_id_of
 
 log = logging.getLogger("threadline.service")
 
+OPENAI_PATH = "/v1/"
+"""Routes under it speak OpenAI's API, errors included."""
+_OPENAI_TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
+_QUOTED = re.compile(r"`([A-Za-z_.]{1,60})`")
 _NO_ROUTE = "no such route: /docs lists the routes of this service"
 
 
@@ -131,12 +136,28 @@ class ProblemResponse(Response):
     def __init__(self, content: bytes, status: int, headers: dict[str, str], *, sentence: str) -> None:
         super().__init__(content, status, headers)
         self._plain = PlainTextResponse(sentence, status, headers)
+        self._openai = Response(openai_error(content, status), status, headers, "application/json")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if _prefers_text(Headers(scope=scope)):
+        if scope["path"].removeprefix(scope.get("root_path", "")).startswith(OPENAI_PATH):
+            await self._openai(scope, receive, send)
+        elif _prefers_text(Headers(scope=scope)):
             await self._plain(scope, receive, send)
         else:
             await super().__call__(scope, receive, send)
+
+
+def openai_error(problem: bytes, status: int) -> bytes:
+    """The same problem as OpenAI's clients expect it. `param` is the first name that the detail quotes."""
+    told = jsontext.parse(problem, "problem")
+    named = _QUOTED.search(told["detail"])
+    fault = {
+        "message": told["detail"],
+        "type": _OPENAI_TYPES.get(status, "server_error" if status >= 500 else "invalid_request_error"),
+        "param": None if named is None else named[1],
+        "code": told["code"],
+    }
+    return jsontext.dump({"error": fault}, "error")
 
 
 def _prefers_text(headers: Headers) -> bool:

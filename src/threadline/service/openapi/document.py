@@ -18,7 +18,7 @@ from threadline.api_types import ApiStruct, Id, Name, StateKey
 from threadline.core import errors
 from threadline.service.auth.impersonation import ON_BEHALF_OF, SURFACE, BotSurface
 from threadline.service.auth.permissions import PERMISSIONS
-from threadline.service.http.problems import STATUSES, TITLES
+from threadline.service.http.problems import OPENAI_PATH, STATUSES, TITLES
 from threadline.service.openapi.operation import Body, Fault, Link, Major, Operation, ResponseSpec, operation_of
 from threadline.version import __version__
 
@@ -42,6 +42,7 @@ PATH = {
     "state_key": Value(Id, "lisbon", "The thread's key or id."),
     "message_id": Value(Id, "01jcq8mm", "The message's id."),
     "turn_id": Value(Id, "01jcq8tt", "The turn's id."),
+    "response_id": Value(Id, "resp_01jcq8tt", "The response's id: `resp_` and the turn's id."),
     "agent_id": Value(Id, "rehearsal", "The agent's id."),
     "token_id": Value(Id, "01jcq8tz", "The token's id."),
     "hold_id": Value(Id, "01jcq8hh", "The hold's id."),
@@ -65,6 +66,7 @@ HEADERS = {
 
 TAGS = {
     "chat": "Turns, in the AI SDK's protocol.",
+    "openai": "OpenAI's API: responses, chat completions and models, for OpenAI's clients.",
     "threads": "List, search, read, change, branch, undo, export and import threads.",
     "saves": "Named points of threads.",
     "agents": "Agents, the context that a user pinned for one, and messages without a thread.",
@@ -132,6 +134,19 @@ class Problem(ApiStruct, frozen=True):
     correlation_id: str | None = None
 
 
+class OpenAIFault(msgspec.Struct, frozen=True):
+    message: str
+    type: str
+    param: str | None
+    code: str
+
+
+class OpenAIError(msgspec.Struct, frozen=True):
+    """An error of the routes under `/v1`, as OpenAI's clients expect it."""
+
+    error: OpenAIFault
+
+
 def build_document(routes: Sequence[BaseRoute], *, server: str = "/", is_authenticated: bool = False) -> dict[str, Any]:
     """`is_authenticated` means that callers need a token, and that some tokens may act for other users."""
     found = list(declared_operations(routes))
@@ -190,7 +205,7 @@ class _Schemas:
     """The schemas of every type that the operations use, generated in one pass so that they share components."""
 
     def __init__(self, operations: Iterable[Operation]) -> None:
-        types = [Problem, *(value.type for value in (*PATH.values(), *HEADERS.values()))]
+        types = [Problem, OpenAIError, *(value.type for value in (*PATH.values(), *HEADERS.values()))]
         for each in operations:
             types += [] if each.body is None else _alternatives(each.body.type)
             types += [] if each.query is None else [each.query]
@@ -321,7 +336,8 @@ def _problems(template: str, method: str, operation: Operation) -> dict[str, Any
     for error in (*_shared(template, method, operation), *operation.errors):
         fault = error if isinstance(error, Fault) else Fault(STATUSES[error], error.code)
         codes[fault.status].add(fault.code)
-    return {str(status): _problem(status, sorted(codes[status])) for status in sorted(codes)}
+    describe = _openai_error if template.startswith(OPENAI_PATH) else _problem
+    return {str(status): describe(status, sorted(codes[status])) for status in sorted(codes)}
 
 
 def _shared(template: str, method: str, operation: Operation) -> Iterator[type[errors.ThreadlineError] | Fault]:
@@ -337,6 +353,14 @@ def _shared(template: str, method: str, operation: Operation) -> Iterator[type[e
         yield from _AUTHENTICATED
     if role not in (None, "viewer"):
         yield from _ROLE_CHECKED
+
+
+def _openai_error(status: int, codes: list[str]) -> dict[str, Any]:
+    schema = {"$ref": _REFERENCE.format(name="OpenAIError")}
+    return {
+        "description": f"{TITLES[status]}: {', '.join(codes)}.",
+        "content": {"application/json": {"schema": schema}},
+    }
 
 
 def _problem(status: int, codes: list[str]) -> dict[str, Any]:

@@ -16,7 +16,9 @@ import msgspec
 from threadline.core.errors import ThreadlineError
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
-Tag: TypeAlias = Literal["chat", "threads", "saves", "agents", "channels", "users", "administration", "operations"]
+Tag: TypeAlias = Literal[
+    "chat", "openai", "threads", "saves", "agents", "channels", "users", "administration", "operations"
+]
 
 Major: TypeAlias = Annotated[str, msgspec.Meta(extra_json_schema={"pattern": "^([5-9]|[1-9][0-9])$"})]
 
