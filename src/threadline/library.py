@@ -120,9 +120,18 @@ class ThreadHandle(GatewayThread):
         return Reply(self._services, partial(self._services.respond, request), approver or Defer())
 
     async def messages(
-        self, *, first: int = 0, last: int | None = None, newest: int | None = None, timeline: str | None = None
+        self,
+        *,
+        first: int = 0,
+        last: int | None = None,
+        newest: int | None = None,
+        around: int | str | None = None,
+        within: int = 25,
+        timeline: str | None = None,
     ) -> list[Message]:
-        return await self._threads.messages(self.id, first=first, last=last, newest=newest, timeline_id=timeline)
+        return await self._threads.messages(
+            self.id, first=first, last=last, newest=newest, around=around, within=within, timeline_id=timeline
+        )
 
     async def message(self, message_id: str) -> Message:
         found = await self._threads.message(self.id, message_id)

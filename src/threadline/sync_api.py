@@ -149,9 +149,20 @@ class SyncThread(ThreadAttributes):
         return SyncReply(self._loop, self._thread.respond(answers, approver=approver))
 
     def messages(
-        self, *, first: int = 0, last: int | None = None, newest: int | None = None, timeline: str | None = None
+        self,
+        *,
+        first: int = 0,
+        last: int | None = None,
+        newest: int | None = None,
+        around: int | str | None = None,
+        within: int = 25,
+        timeline: str | None = None,
     ) -> list[Message]:
-        return self._loop.wait(self._thread.messages(first=first, last=last, newest=newest, timeline=timeline))
+        return self._loop.wait(
+            self._thread.messages(
+                first=first, last=last, newest=newest, around=around, within=within, timeline=timeline
+            )
+        )
 
     def message(self, message_id: str) -> Message:
         return self._loop.wait(self._thread.message(message_id))

@@ -159,9 +159,19 @@ class RemoteThread(GatewayThread):
         return self._reply(prepare, approver)
 
     async def messages(
-        self, *, first: int = 0, last: int | None = None, newest: int | None = None, timeline: str | None = None
+        self,
+        *,
+        first: int = 0,
+        last: int | None = None,
+        newest: int | None = None,
+        around: int | str | None = None,
+        within: int = 25,
+        timeline: str | None = None,
     ) -> list[Message]:
-        return await self._messages(first=first or None, last=last, newest=newest, timeline=timeline)
+        if isinstance(around, int):
+            check_int("around", around, 0)
+        window = {} if around is None else {"around": check_point(around, "around"), "within": within}
+        return await self._messages(first=first or None, last=last, newest=newest, timeline=timeline, **window)
 
     async def message(self, message_id: str) -> Message:
         path = f"{self._path}/messages/{check_id('message', message_id)}"

@@ -144,10 +144,19 @@ class GatewayThread(ThreadAttributes, Protocol):
         ...
 
     async def messages(
-        self, *, first: int = 0, last: int | None = None, newest: int | None = None, timeline: str | None = None
+        self,
+        *,
+        first: int = 0,
+        last: int | None = None,
+        newest: int | None = None,
+        around: int | str | None = None,
+        within: int = 25,
+        timeline: str | None = None,
     ) -> list[Message]:
-        """Messages in order: those with seq `first` to `last` (inclusive), or the `newest` n. `timeline` reads another
-        timeline of this thread. InvalidInput for `newest` together with a range; NotFound for an unknown timeline."""
+        """Messages in order: those with seq `first` to `last` (inclusive), the `newest` n, or those `around` a seq or
+        a message of the present history, such as a hit of a search, up to `within` before and after it. `timeline`
+        reads another timeline of this thread. InvalidInput for two of these together; NotFound for an unknown timeline
+        or message."""
         ...
 
     async def message(self, message_id: str) -> Message:

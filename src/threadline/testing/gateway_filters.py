@@ -6,7 +6,7 @@ import datetime as dt
 
 import pytest
 
-from threadline.core.errors import InvalidCursor, InvalidInput, LimitExceeded
+from threadline.core.errors import InvalidCursor, InvalidInput, LimitExceeded, NotFound
 from threadline.core.ids import new_state_key
 from threadline.core.messages import new_message
 from threadline.core.parts import TextPart
@@ -55,6 +55,24 @@ async def test_a_filter_that_cannot_be_compared_is_refused(gateway: Gateway) -> 
             await gateway.threads(**wrong)
     with pytest.raises(LimitExceeded):
         await gateway.threads(where={"k": "x" * 300})
+
+
+@pytest.mark.req("P-01")
+async def test_a_window_around_a_hit_is_read(gateway: Gateway) -> None:
+    thread = await gateway.create_thread()
+    await thread.append(*(f"padding {number}" for number in range(60)), "a zyxomma flies", "the end")
+    (hit,) = await gateway.search("zyxom")
+    window = await thread.messages(around=hit.message_id, within=2)
+    assert [message.seq for message in window] == [58, 59, 60, 61]
+    assert window[2].id == hit.message_id
+    assert [message.seq for message in await thread.messages(around=1, within=2)] == [0, 1, 2, 3]
+    assert len(await thread.messages(around=30)) == 51
+    assert await thread.messages(around=1_000, within=2) == []
+    for wrong in ({"around": 5, "newest": 2}, {"around": 5, "last": 7}, {"around": -1}, {"around": 5, "within": 501}):
+        with pytest.raises(InvalidInput):
+            await thread.messages(**wrong)  # type: ignore[arg-type]  # wrong on purpose
+    with pytest.raises(NotFound):
+        await thread.messages(around="nowhere")
 
 
 @pytest.mark.req("G-10")

@@ -14,6 +14,7 @@ from typing import Unpack
 import msgspec
 
 from threadline.core.arguments import check_int, check_point, check_str
+from threadline.core.checks import LARGEST_INTEGER
 from threadline.core.errors import DuplicateId, InvalidInput, KeyReused, LimitExceeded, NotFound
 from threadline.core.ids import check_id, check_thread_key, check_user_id, is_generated_id, is_id, title_from
 from threadline.core.messages import Message, NewMessage
@@ -216,9 +217,12 @@ class Threads:
         first: int = 0,
         last: int | None = None,
         newest: int | None = None,
+        around: int | str | None = None,
+        within: int = 25,
         timeline_id: str | None = None,
     ) -> list[Message]:
-        """Seqs `first` to `last`, or the `newest` n. InvalidInput for both. NotFound."""
+        """Seqs `first` to `last`, or the `newest` n, or `within` before and after `around`. InvalidInput for two of
+        these. NotFound."""
         check_id("thread", thread_id)
         check_int("first", first, 0)
         if last is not None:
@@ -232,6 +236,14 @@ class Threads:
             count = await self._message_count(thread_id, timeline_id)
             # With `last` an append between the two reads does not make the answer longer than `newest`.
             first, last = max(0, count - newest), count - 1
+        if around is not None:
+            if first or last is not None:
+                raise InvalidInput("`around` cannot be combined with `first`, `last` or `newest`")
+            middle = await self._seq(thread_id, around, name="around")
+            assert middle is not None
+            check_int("around", middle, 0, LARGEST_INTEGER)
+            check_int("within", within, 0, _PAGE)
+            first, last = max(0, middle - within), middle + within
         return await self._tx.messages(thread_id, first=first, last=last, timeline_id=timeline_id)
 
     async def _message_count(self, thread_id: str, timeline_id: str | None) -> int:

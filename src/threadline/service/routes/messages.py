@@ -35,10 +35,15 @@ _MESSAGES = "/api/v1/ai/threads/{state_key}/messages"
 Count = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_INTEGER)]
 
 
+_LONGEST_SEQ = 10
+
+
 class ListMessagesQuery(RequestStruct, frozen=True):
     first: Annotated[int, msgspec.Meta(ge=0, le=LARGEST_INTEGER)] = 0
     last: Annotated[int, msgspec.Meta(ge=-1, le=LARGEST_INTEGER)] | Unset = UNSET
     newest: Annotated[Count, msgspec.Meta(description="The newest messages instead of a range.")] | Unset = UNSET
+    around: Annotated[str, msgspec.Meta(description="A seq or a message id to read around.")] | Unset = UNSET
+    within: Annotated[int, msgspec.Meta(ge=0, le=500, description="How many before and after it.")] = 25
     turns: Annotated[Count, msgspec.Meta(description="The messages of the last turns instead of a range.")] | Unset = (
         UNSET
     )
@@ -99,6 +104,8 @@ class MessageRoutes:
                 first=query.first,
                 last=None if query.last is UNSET else query.last,
                 newest=None if query.newest is UNSET else query.newest,
+                around=None if query.around is UNSET else _position(query.around),
+                within=query.within,
                 timeline_id=None if query.timeline is UNSET else query.timeline,
             )
         return json_response(MessagesResponse([_stored(message) for message in found]))
@@ -199,3 +206,8 @@ def _stored(message: Message) -> StoredMessage:
         metadata=message.metadata,
         turn_id=message.turn_id,
     )
+
+
+def _position(given: str) -> int | str:
+    """Digits alone are a seq; no generated id consists of few digits."""
+    return int(given) if given.isascii() and given.isdigit() and len(given) <= _LONGEST_SEQ else given
