@@ -36,6 +36,11 @@ SAID: list[tuple[ThreadlineError, str, dict[str, object]]] = [
         {"key": "k1", "state_key": "lisbon"},
     ),
     (
+        errors.UnderLegalHold("thread"),
+        "this thread is under a legal hold and cannot be purged: an administrator must release it first",
+        {},
+    ),
+    (
         errors.TurnRunning("turn-1", 4),
         "turn turn-1 is still running on this thread: wait for it or stop it",
         {"turn_id": "turn-1", "current_count": 4},

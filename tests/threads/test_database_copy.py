@@ -86,6 +86,7 @@ async def populate(store: Store, tenant_id: str, clock: ManualClock) -> None:
     await system.create_token(NewToken("t1", b"h" * 32, "ada", "laptop", "viewer", clock.after(60), True))
     await system.note_use("t1", clock.now())
     await system.record_act("token.created", "t1", Sealer().json({"role": "viewer"}), actor_id="ada")
+    await system.add_hold("hold-1", CleanText("a case"), "ada", user_id="bob")
     await tl.runner.close()
 
 

@@ -144,7 +144,7 @@ TABLES: dict[str, tuple[str, ...]] = {
         "expires_us",
         "piece",
     ),
-    "legal_holds": ("id", "reason", "created_by", "created_us", "owner_id", "thread_id"),
+    "legal_holds": ("id", "reason", "created_by", "created_us", "held_user_id", "held_thread_id"),
     "audit": ("id", "actor_id", "act", "target", "details", "created_us"),
 }
 

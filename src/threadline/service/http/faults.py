@@ -17,6 +17,7 @@ _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 _MISSING = re.compile(r"Object missing required field `(.*)`")
 _EXPECTED = re.compile(r"Expected `([^`]*)`([^,]*)(?:, got `([^`]*)`)?")
 _INTEGER = re.compile(r"-?[0-9]+", re.ASCII)
+_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ]", re.ASCII)
 _TYPES = {
     "int": "an integer",
     "float": "a number",
@@ -42,12 +43,14 @@ def describe_fault(exc: msgspec.ValidationError, value: Mapping[str, Any], shape
 
 
 def find_inexact_value(query: Mapping[str, str], shape: type) -> str | None:
-    """The fault of the first integer of a query that is written in any other way than with digits, or of the first
-    date or the like that is the word null."""
+    """The fault of the first integer of a query that is written in any other way than with digits, of the first time
+    that is not one of RFC 3339 (a number would be read as seconds), or of the first date that is the word null."""
     for field in _fields(shape):
         given, type_ = query.get(field.encode_name), _without_null(field.type)
         if given is not None and isinstance(type_, inspect.IntType) and not _INTEGER.fullmatch(given):
             return f"`{field.encode_name}` must be {_rule(field.type, 'Expected `int`')}, in digits"
+        if given is not None and isinstance(type_, inspect.DateTimeType) and not _TIME.match(given):
+            return f"`{field.encode_name}` must be {_TYPES['datetime']}, such as 2026-11-16T12:00:00Z"
         if given is not None and given.lower() == "null" and not isinstance(type_, inspect.StrType):
             return f"`{field.encode_name}` must have a value, got null: leave it out for the default"
     return None

@@ -122,7 +122,7 @@ class ThreadUpkeepRoutes:
         ResponseSpec(200, "It is removed, or was.", OkResponse),
         tag="threads",
         description="With every message that no branch or saved point shows. A deleted thread is named by its id.",
-        errors=(errors.InvalidName,),
+        errors=(errors.InvalidName, errors.UnderLegalHold),
     )
     async def purge_thread(self, request: Request) -> Response:
         threads = self._threadline.threads(scope_of(request))

@@ -138,7 +138,7 @@ class UserRoutes:
         "Change a user's name, role or access",
         ResponseSpec(200, "The user. The change counts from the next request and message on.", UserInfo),
         tag="users",
-        body=Body(ChangeUserBody, {"a new role": {"role": "viewer"}, "no access": {"disabled": True}}),
+        body=Body(ChangeUserBody, {"a new role": {"role": "viewer"}, "no access": {"disabled": True}}, required=False),
         errors=(errors.NotFound, errors.InvalidName, errors.InvalidText),
     )
     async def change_user(self, request: Request) -> Response:
@@ -157,7 +157,7 @@ class UserRoutes:
         ResponseSpec(200, "The receipt. It is not stored: keep it.", ErasureReceipt),
         tag="users",
         description="Threads, saved points, pinned texts, tokens, links, usage. The audit log keeps that it happened.",
-        errors=(errors.NotFound, errors.InvalidName),
+        errors=(errors.NotFound, errors.InvalidName, errors.UnderLegalHold),
     )
     async def erase_user(self, request: Request) -> Response:
         administration = self._threadline.administration(scope_of(request))
@@ -169,7 +169,7 @@ class UserRoutes:
         ResponseSpec(200, "The receipt. It is not stored: keep it.", ErasureReceipt),
         tag="users",
         query=EraseMeQuery,
-        errors=(errors.NotFound, errors.InvalidName),
+        errors=(errors.NotFound, errors.InvalidName, errors.UnderLegalHold),
     )
     async def erase_me(self, request: Request) -> Response:
         administration = self._threadline.administration(scope_of(request))
