@@ -27,7 +27,7 @@ from threadline.settings import JwtSettings, RateLimits, ServiceSettings, Settin
 
 ASKING = msgspec.structs.replace(SERVICE, authentication=True)
 FOR_OTHERS_TOO = {"readMe", "listLinks", "removeLink", "listUsage"}
-"""Beside chat, threads, saves and agents."""
+"""Beside chat, threads, saves, agents and the routes of OpenAI's clients."""
 UNDO = f"{THREADS}/key/undo"
 
 
@@ -114,7 +114,7 @@ async def test_administration_and_lasting_grants_are_refused_on_behalf_of_users(
         before = await counts(threadline)
         headers = {**acting_for("root"), **({} if question.body is None else {"content-type": question.media_type})}
         answer = await bot.http.request(question.method, question.url, content=question.body, headers=headers)
-        if operation.tag not in ("chat", "threads", "saves", "agents") and operation.id not in FOR_OTHERS_TOO:
+        if operation.tag not in ("chat", "threads", "saves", "agents", "openai") and operation.id not in FOR_OTHERS_TOO:
             assert (answer.status_code, answer.json()["code"]) == (403, "impersonation_refused"), question.url
             assert await counts(threadline) == before
         elif question.permission.role == "admin":
@@ -282,7 +282,8 @@ def test_the_headers_are_documented_exactly_where_they_are_accepted(threadline: 
         for path, method, each in operations(build_document(app.routes, is_authenticated=signed_in)):
             named = {parameter["name"] for parameter in each["parameters"] if parameter["in"] == "header"}
             taken = signed_in and (
-                each["tags"][0] in ("chat", "threads", "saves", "agents") or each["operationId"] in FOR_OTHERS_TOO
+                each["tags"][0] in ("chat", "threads", "saves", "agents", "openai")
+                or each["operationId"] in FOR_OTHERS_TOO
             )
             assert ({"X-On-Behalf-Of", "X-Surface"} <= named) is taken, (method, path)
 
