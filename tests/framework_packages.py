@@ -15,7 +15,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -43,9 +43,12 @@ def framework_python() -> Path:
     return home / "bin" / "python"
 
 
-def run_in_frameworks(*arguments: str | Path, seconds: float = 120.0) -> subprocess.CompletedProcess[str]:
+def run_in_frameworks(
+    *arguments: str | Path, seconds: float = 120.0, variables: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     """Runs that Python with these arguments; `threadline` and `tests` can be imported."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
+    environment |= variables or {}
     # Of the run that calls this: its plugins and its coverage are not in the other environment.
     for name in [name for name in environment if name.startswith(("PYTEST_", "COV_", "COVERAGE_"))]:
         del environment[name]
@@ -61,12 +64,14 @@ def run_in_frameworks(*arguments: str | Path, seconds: float = 120.0) -> subproc
     )
 
 
-def run_pytest(paths: Sequence[Path], *options: str, seconds: float = 120.0) -> None:
+def run_pytest(
+    paths: Sequence[Path], *options: str, seconds: float = 120.0, variables: Mapping[str, str] | None = None
+) -> None:
     """Runs tests in the environment. AssertionError with their output if one fails, or if there are none."""
     # Neither the project's settings nor its conftest: what they name is not installed there.
     plain = ("-q", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", str(ROOT), "--noconftest")
     chosen = ("--import-mode=importlib", "-o", "asyncio_mode=auto", *options)
-    done = run_in_frameworks("-m", "pytest", *plain, *chosen, *paths, seconds=seconds)
+    done = run_in_frameworks("-m", "pytest", *plain, *chosen, *paths, seconds=seconds, variables=variables)
     assert done.returncode == 0, done.stdout
 
 

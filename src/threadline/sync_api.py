@@ -7,6 +7,7 @@ the same name. `tests/library/test_sync_api.py` compares every signature with th
 from __future__ import annotations
 
 import datetime as dt
+from asyncio import AbstractEventLoop
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self, TypeVar, Unpack
@@ -241,8 +242,11 @@ class SyncGateway:
     """Everything one user may reach. See `threadline.ports.Gateway`."""
 
     def __init__(self, loop: LoopThread, gateway: Gateway) -> None:
-        self._loop = loop
-        self._gateway = gateway
+        self._loop, self._gateway = loop, gateway
+
+    def asynchronous(self) -> tuple[Gateway, AbstractEventLoop]:
+        """The gateway behind this one and the event loop that it runs on; for adapters of asynchronous frameworks."""
+        return self._gateway, self._loop.event_loop
 
     @property
     def contexts(self) -> SyncContexts:
@@ -393,5 +397,4 @@ def connect_sync(url: str, *, token: str | None = None, retry: RetryPolicy | Non
     """`threadline.connect` without `await`."""
     from threadline.client import connect  # noqa: PLC0415 - an extra
 
-    client = connect(url, token=token, retry=retry)
-    return SyncClient(LoopThread(), client)
+    return SyncClient(LoopThread(), connect(url, token=token, retry=retry))

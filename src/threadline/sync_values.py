@@ -19,7 +19,7 @@ class LoopThread:
     """An event loop in a thread. Everything that was made on it is used through it."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
+        self.event_loop = self._loop = asyncio.new_event_loop()
         # A daemon: a script that forgets to close must still be able to end.
         threading.Thread(target=self._run, name="threadline", daemon=True).start()
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import postgres_database
 from tests.framework_packages import run_pytest
 
 HERE = Path(__file__).parent
@@ -14,3 +15,10 @@ HERE = Path(__file__).parent
 @pytest.mark.parametrize("name", ["environment"])
 def test_in_the_environment_of_the_frameworks(name: str) -> None:
     run_pytest([HERE / f"check_{name}.py"])
+
+
+@pytest.mark.req("G-02")
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+async def test_langgraph_stores_its_threads_here(kind: str, tmp_path: Path) -> None:
+    database = str(tmp_path / "graphs.db") if kind == "sqlite" else await postgres_database()
+    run_pytest([HERE / "check_langgraph.py"], variables={"FRAMEWORK_TEST_DATABASE": database})

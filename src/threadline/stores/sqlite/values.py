@@ -54,7 +54,8 @@ class ValueOperations(Operations):
         descending: bool = False,
         with_data: bool = False,
     ) -> list[ValueRow]:
-        read = self._engine.read_large if with_data else self._engine.read
+        # One value is read where `read_values` reads it: the thread of large reads would double the time.
+        read = self._engine.read_large if with_data and limit > 1 else self._engine.read
         return await read(list_values, scope, scope_id, namespace, prefix, after, limit, descending, with_data)
 
     async def drop_expired_values(self) -> int:
