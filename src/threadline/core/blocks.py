@@ -3,7 +3,8 @@
 A tool part is a `tool_use` in the assistant's message and a `tool_result` at the start of the next user message.
 `to_blocks` repairs the prompt first and makes roles alternate, starting with the user. `messages_from_blocks` accepts
 anything a session file may contain: malformed tool input stays a string, and blocks without an equivalent (an unknown
-type, a result without its call) become data parts, which are not sent to providers.
+type, a result without its call) become data parts, which are not sent to providers. Calls of Anthropic's own tools
+become tool parts if they have a result, and are sent as calls of an ordinary tool.
 """
 
 from __future__ import annotations
@@ -188,9 +189,9 @@ class _Results:
         self.call_ids: set[str] = set()
         for block in (block for blocks in contents for block in blocks):
             match block:
-                case {"type": "tool_use", "id": str(call_id)}:
+                case {"type": "tool_use" | "server_tool_use" | "mcp_tool_use", "id": str(call_id)}:
                     self.call_ids.add(call_id)
-                case {"type": "tool_result", "tool_use_id": str(call_id)}:
+                case {"type": str(kind), "tool_use_id": str(call_id)} if kind.endswith("tool_result"):
                     self.by_call.setdefault(call_id, block)
 
 
@@ -225,7 +226,13 @@ def _part(block: Mapping[str, Any], results: _Results) -> Part | None:
             return ReasoningPart("", {"anthropic": {"redactedData": data}})
         case {"type": "tool_use", "id": str(call_id), "name": str(name)}:
             return _call(call_id, name, block.get("input", {}), results.by_call.get(call_id))
-        case {"type": "tool_result", "tool_use_id": str(call_id)} if call_id in results.call_ids:
+        case {"type": "server_tool_use" | "mcp_tool_use", "id": str(call_id), "name": str(name)} if (
+            call_id in results.by_call
+        ):
+            return _call(call_id, name, block.get("input", {}), results.by_call[call_id])
+        case {"type": str(kind), "tool_use_id": str(call_id)} if (
+            kind.endswith("tool_result") and call_id in results.call_ids
+        ):
             return None
     return _file_part(block) or DataPart(FOREIGN_BLOCK, dict(block))
 
@@ -235,9 +242,19 @@ def _call(call_id: str, name: str, given: Any, result: Mapping[str, Any] | None)
     if result is None:
         return ToolPart(call_id, name, "input-available", value)
     content = result.get("content")
+    match content:
+        case {"error_code": str(code)}:
+            return ToolPart(call_id, name, "output-error", value, error=code)
+        case list() if result.get("type") not in ("tool_result", "mcp_tool_result"):
+            content = [_readable(item) for item in content]
     if result.get("is_error"):
         return ToolPart(call_id, name, "output-error", value, error=plain_text(from_blocks(content or "")))
     return ToolPart(call_id, name, "output-available", value, output=jsontext.dump(content, "tool output"))
+
+
+def _readable(item: Any) -> Any:
+    """A result of a server tool without what only Anthropic can read."""
+    return {key: value for key, value in item.items() if key != "encrypted_content"} if isinstance(item, dict) else item
 
 
 def _file_part(block: Mapping[str, Any]) -> FilePart | None:
