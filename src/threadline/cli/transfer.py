@@ -14,8 +14,8 @@ from threadline.cli.connection import open_threadline, user_scope
 from threadline.cli.output import Progress, output_file, pluralize, report
 from threadline.cli.thread_ids import find_thread
 from threadline.core.errors import InvalidInput
+from threadline.core.history import IMPORTED_PROMPT
 from threadline.core.threads import Thread
-from threadline.core.transfer import IMPORTED_PROMPT
 from threadline.threads.transfer import Importer, export
 from threadline.threads.user_threads import Threads
 

@@ -20,15 +20,14 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from threadline.core import jsontext
-from threadline.core import parts as parts_
 from threadline.core.errors import InvalidImport, InvalidInput, LimitExceeded, ThreadlineError, quote
+from threadline.core.history import IMPORTED_PROMPT, check_message
 from threadline.core.ids import check_id
 from threadline.core.messages import Message, NewMessage, to_ui
 from threadline.core.parts import (
     DataPart,
     FilePart,
     OtherPart,
-    Part,
     ReasoningPart,
     SourceDocumentPart,
     SourceUrlPart,
@@ -41,9 +40,6 @@ from threadline.core.threads import NewThread, Thread
 ExportFormat: TypeAlias = Literal["jsonl", "json", "markdown"]
 
 VERSION = 1
-IMPORTED_PROMPT = "importedSystemPrompt"
-"""The key of a thread's metadata under which an import puts the system prompt of the file."""
-_NOT_APPROVED = "not run: its approval was still open when this thread was exported"
 _THREAD_FIELDS = ("id", "state_key", "title", "agent_id", "model", "system_prompt", "working_dir", "metadata")
 
 
@@ -138,22 +134,19 @@ class Reader:
             raise InvalidInput(f"message must not have the key {quote(min(unknown))}")
         if not isinstance(fields.get("parts"), list):
             raise InvalidInput(f"`parts` must be an array, got {jsontext.type_of(fields.get('parts'))}")
-        if fields.get("role") == "system" and not self._keep_system:
-            raise InvalidInput("`role` must be user or assistant, got 'system': only --keep-system imports it")
         message_id = check_id("message", str(fields.get("id")))
         if message_id in self._ids:
             raise InvalidInput(f"message id must be unique in its thread, got {quote(message_id)} twice")
         self._ids.add(message_id)
         self._hash.update(raw)
-        return MessageLine(
-            NewMessage(
-                role=fields.get("role"),  # type: ignore[arg-type]  # the Sealer rejects any other value
-                parts=_check_parts(_raw_parts(raw)),
-                id=message_id,
-                metadata=fields.get("metadata"),
-                created_at=_parse_time(created),
-            )
+        message = NewMessage(
+            role=fields.get("role"),  # type: ignore[arg-type]  # the Sealer rejects any other value
+            parts=_raw_parts(raw),
+            id=message_id,
+            metadata=fields.get("metadata"),
+            created_at=_parse_time(created),
         )
+        return MessageLine(check_message(message, keep_system=self._keep_system))
 
     def _end(self, count: int, digest: str) -> EndLine:
         if count != len(self._ids):
@@ -178,21 +171,6 @@ class _RawLine(msgspec.Struct):
 
 def _raw_parts(raw: bytes) -> bytes:
     return bytes(msgspec.json.decode(raw, type=_RawLine).message.parts)
-
-
-def _check_parts(raw: bytes) -> bytes:
-    """The parts as they are, with open approvals closed. InvalidInput for a type that this version does not know."""
-    decoded = parts_.decode(raw)
-    if unknown := next((part for part in decoded if isinstance(part, OtherPart)), None):
-        raise InvalidInput(f"part type must be one that this version knows, got {quote(unknown.type)}")
-    closed = tuple(_close_approval(part) for part in decoded)
-    return raw if closed == decoded else parts_.encode(closed)
-
-
-def _close_approval(part: Part) -> Part:
-    if not isinstance(part, ToolPart) or part.state not in ("approval-requested", "approval-responded"):
-        return part
-    return msgspec.structs.replace(part, state="output-error", error=_NOT_APPROVED, approval=None)
 
 
 def _without_system_prompt(fields: dict[str, Any]) -> dict[str, Any]:

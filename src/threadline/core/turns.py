@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
+from threadline.core.errors import InvalidInput, quote
 from threadline.core.plain_values import PlainValue
 from threadline.core.threads import Point
 from threadline.core.usage import Charge
@@ -52,6 +53,13 @@ TRANSITIONS: dict[TurnStatus, frozenset[TurnStatus]] = {
 }
 
 ACTIVE: frozenset[TurnStatus] = frozenset(("accepted", "running"))
+
+
+def require_ended(turn_id: str, status: TurnStatus) -> None:
+    """InvalidInput for a turn that could still run."""
+    if status not in TRANSITIONS or status in ACTIVE:
+        ended = ", ".join(sorted(TRANSITIONS.keys() - ACTIVE))
+        raise InvalidInput(f"turn {quote(turn_id)} must have ended ({ended}), got {quote(status)}")
 
 
 class Turn(msgspec.Struct, frozen=True):

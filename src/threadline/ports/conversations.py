@@ -16,8 +16,9 @@ from threadline.core.threads import Appended, Hit, NewThread, Page, SavedPoint, 
 
 
 class ThreadOperations(Protocol):
-    async def create_thread(self, new: NewThread) -> Thread:
-        """Creates an empty thread on a new timeline. DuplicateId if the tenant already has a thread with this id, or
+    async def create_thread(self, new: NewThread, *, created_at: dt.datetime | None = None) -> Thread:
+        """Creates an empty thread on a new timeline. `created_at` is the time of both, for a thread that comes from
+        elsewhere. DuplicateId if the tenant already has a thread with this id, or
         the owner a thread with this state key that is not deleted."""
         ...
 
@@ -120,9 +121,11 @@ class MessageOperations(Protocol):
         last: int | None = None,
         limit: int | None = None,
         timeline_id: str | None = None,
+        deleted: bool = False,
     ) -> list[Message]:
         """The messages `first` to `last` (inclusive) of the history, in order, at most `limit` of them. `timeline_id`
-        reads another timeline of the thread instead of the current one. NotFound if there is no such thread, or the
+        reads another timeline of the thread instead of the current one. A deleted thread is read only with `deleted`.
+        NotFound if there is no such thread, or the
         timeline is not one of the thread's; an empty thread is []. InvalidInput if `limit` is negative."""
         ...
 
@@ -165,9 +168,11 @@ class TimelineOperations(Protocol):
         timeline_id: str | None = None,
         expected_count: int | None = None,
         expected_timeline: str | None = None,
+        created_at: dt.datetime | None = None,
     ) -> Thread:
         """Moves the thread to a new timeline that continues after `seq` of its history, or of another of its
-        timelines. The previous timeline stays and can be switched to. NotFound; InvalidInput if the history has no
+        timelines. The previous timeline stays and can be switched to. `created_at` is the time of the new timeline and
+        of the activity, for one that comes from elsewhere. NotFound; InvalidInput if the history has no
         message `seq`."""
         ...
 
@@ -190,8 +195,8 @@ class TimelineOperations(Protocol):
         NotFound."""
         ...
 
-    async def timelines(self, thread_id: str) -> list[Timeline]:
-        """Every timeline of the thread, oldest first. NotFound."""
+    async def timelines(self, thread_id: str, *, deleted: bool = False) -> list[Timeline]:
+        """Every timeline of the thread, oldest first; of a deleted thread only with `deleted`. NotFound."""
         ...
 
     async def save(self, thread_id: str, name: str, *, at: int | None = None) -> SavedPoint:

@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 from threadline.core.threads import Scope
 from threadline.ports.administration import AccessOperations, PurgeOperations, TableCopyOperations
 from threadline.ports.conversations import MessageOperations, ThreadOperations, TimelineOperations
+from threadline.ports.history import HistoryOperations
 from threadline.ports.places import CredentialOperations, PlaceOperations, QueueOperations
 from threadline.ports.retention import RetentionOperations
 from threadline.ports.turns import TurnOperations
@@ -26,6 +27,7 @@ class StoreSession(
     ThreadOperations,
     MessageOperations,
     TimelineOperations,
+    HistoryOperations,
     PlaceOperations,
     QueueOperations,
     CredentialOperations,

@@ -20,6 +20,7 @@ import msgspec
 from threadline.core.access import NewToken
 from threadline.core.channels import Agent, User
 from threadline.core.checks import LARGEST_INTEGER, check_bytes, check_choice, check_range, check_string, check_time
+from threadline.core.history import PastTurn
 from threadline.core.ids import check_id, check_thread_key, check_user_id
 from threadline.core.portable import TABLES
 from threadline.core.threads import NewThread, ThreadChanges
@@ -52,6 +53,7 @@ _LOWEST_OF = {
     ("messages", "limit"): 0,
     ("take_permits", "limit"): 0,
     ("put_summary", "seq"): 0,
+    ("add_summary", "seq"): 0,
 }
 """Exceptions, by operation and parameter."""
 
@@ -185,6 +187,7 @@ _BY_TYPE: dict[Any, Check] = {
     TurnAcceptance: _check_acceptance,
     ReplyDelivery: _check_tuple,
     ValueWrite: _check_value_write,
+    PastTurn: partial(_check_named, "turn"),
     Agent: partial(_check_named, "agent"),
     User: _check_user,
 }

@@ -153,10 +153,11 @@ class MessageOperations(Operations):
         last: int | None = None,
         limit: int | None = None,
         timeline_id: str | None = None,
+        deleted: bool = False,
     ) -> list[Message]:
         found = await self.session.call(
             _SQL["read_messages"], thread_id, timeline_id, max(first, 0), _LAST_SEQ if last is None else last, limit,
-            None, reads=True,
+            None, deleted, reads=True,
         )  # fmt: skip
         if found and found[0]["id"] is None:
             # The function does not say which of the two is missing: the error is rare, so a second query finds out.
@@ -179,7 +180,7 @@ class MessageOperations(Operations):
             window = _window(newest, turns)
             if window is not None:
                 return self._messages_from(window)
-        found = await self.session.call(_SQL["read_messages"], thread_id, None, 0, last, None, turns, reads=True)
+        found = await self.session.call(_SQL["read_messages"], thread_id, None, 0, last, None, turns, False, reads=True)
         if found and found[0]["id"] is None:
             raise NotFound("thread", thread_id)
         return self._messages_from(found)

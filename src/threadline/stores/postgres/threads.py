@@ -12,6 +12,7 @@ import msgspec
 
 from threadline.core.errors import DuplicateId, HeadMoved, NotFound, no_such_seq, nothing_to_undo
 from threadline.core.ids import check_name, new_id, new_state_key
+from threadline.core.messages import to_us
 from threadline.core.sealing import CleanText
 from threadline.core.thread_filters import EVERY_THREAD, ThreadFilter
 from threadline.core.threads import NewThread, Page, SavedPoint, Thread, ThreadChanges, Timeline
@@ -25,8 +26,8 @@ _CHANGEABLE = ("title", "title_by_person", "agent_id", "model", "system_prompt",
 
 
 class ThreadOperations(Operations):
-    async def create_thread(self, new: NewThread) -> Thread:
-        return await create_or_branch(self.session, new)
+    async def create_thread(self, new: NewThread, *, created_at: dt.datetime | None = None) -> Thread:
+        return await create_or_branch(self.session, new, created_at=created_at)
 
     async def thread(self, thread_id: str, *, deleted: bool = False) -> Thread | None:
         found = await self.session.call(_SQL["find_thread"], thread_id, None, deleted, reads=True)
@@ -147,9 +148,10 @@ class TimelineOperations(Operations):
         timeline_id: str | None = None,
         expected_count: int | None = None,
         expected_timeline: str | None = None,
+        created_at: dt.datetime | None = None,
     ) -> Thread:
         values = (new_id(), seq, timeline_id, expected_count, expected_timeline)
-        return await self._switch("move_thread", thread_id, *values, seq=seq, timeline=timeline_id)
+        return await self._switch("move_thread", thread_id, *values, seq=seq, timeline=timeline_id, at=created_at)
 
     async def undo(
         self, thread_id: str, *, expected_count: int | None = None, expected_timeline: str | None = None
@@ -172,9 +174,12 @@ class TimelineOperations(Operations):
     ) -> Thread:
         return await self._switch("load_point", thread_id, new_id(), name, expected_count, expected_timeline, name=name)
 
-    async def _switch(self, function: str, thread_id: str, *values: Any, **named: Any) -> Thread:
+    async def _switch(
+        self, function: str, thread_id: str, *values: Any, at: dt.datetime | None = None, **named: Any
+    ) -> Thread:
         """The last two values are the expected count and timeline."""
-        (row,) = await self.session.call(_SQL[function], self.session.now_us(), thread_id, *values)
+        now_us = self.session.now_us() if at is None else to_us(at)
+        (row,) = await self.session.call(_SQL[function], now_us, thread_id, *values)
         if row[0] == "head":
             count = row["message_count"]
             raise HeadMoved(count, values[-2] if values[-2] != count else None)
@@ -189,8 +194,8 @@ class TimelineOperations(Operations):
         return rows.saved_point(row)
 
     @in_transaction
-    async def timelines(self, thread_id: str) -> list[Timeline]:
-        if await self.session.row(_SQL["is_live"], thread_id) is None:
+    async def timelines(self, thread_id: str, *, deleted: bool = False) -> list[Timeline]:
+        if await self.session.row(_SQL["is_live"], thread_id, deleted) is None:
             raise NotFound("thread", thread_id)
         return [rows.timeline(row) for row in await self.session.rows(_SQL["list_timelines"], thread_id)]
 
@@ -240,13 +245,18 @@ def thread_args(new: NewThread, thread_id: str, state_key: str) -> ThreadArgs:
 
 
 async def create_or_branch(
-    session: ScopedSession, new: NewThread, *, source: str | None = None, at: int | None = None
+    session: ScopedSession,
+    new: NewThread,
+    *,
+    source: str | None = None,
+    at: int | None = None,
+    created_at: dt.datetime | None = None,
 ) -> Thread:
     """With a source, the new thread is a branch of it."""
     thread_id, state_key = new.id or new_id(), new.state_key or new_state_key()
     (done,) = await session.call(
         _SQL["create_thread" if source is None else "branch_thread"],
-        session.now_us(),
+        session.now_us() if created_at is None else to_us(created_at),
         thread_args(new, thread_id, state_key),
         *(() if source is None else (source, at)),
     )

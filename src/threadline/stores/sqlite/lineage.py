@@ -136,8 +136,9 @@ class Head(NamedTuple):
     """The thread's newest timeline; from there its others are found."""
 
 
-def find_head(session: ScopedSession, thread_id: str) -> Head:
-    row = session.row(_SQL["find_head"], (session.tenant_id, thread_id, session.user_id, session.sees_all))
+def find_head(session: ScopedSession, thread_id: str, *, deleted: bool = False) -> Head:
+    which = (session.tenant_id, thread_id, session.user_id, session.sees_all, deleted)
+    row = session.row(_SQL["find_head"], which)
     if row is None:
         raise NotFound("thread", thread_id)
     return Head._make(row)

@@ -60,8 +60,9 @@ class MessageOperations(Operations):
         last: int | None = None,
         limit: int | None = None,
         timeline_id: str | None = None,
+        deleted: bool = False,
     ) -> list[Message]:
-        span = await self._engine.read(find_span, thread_id, first, last, limit, timeline_id)
+        span = await self._engine.read(find_span, thread_id, first, last, limit, timeline_id, deleted=deleted)
         if span.last - span.first < _MUCH:
             return await self._engine.read(read_span, thread_id, span)
         return await self._engine.read_large(read_span, thread_id, span)
@@ -236,9 +237,16 @@ class Span(NamedTuple):
 
 
 def find_span(
-    session: ScopedSession, thread_id: str, first: int, last: int | None, limit: int | None, timeline_id: str | None
+    session: ScopedSession,
+    thread_id: str,
+    first: int,
+    last: int | None,
+    limit: int | None,
+    timeline_id: str | None,
+    *,
+    deleted: bool = False,
 ) -> Span:
-    head = head_on(session, find_head(session, thread_id), timeline_id)
+    head = head_on(session, find_head(session, thread_id, deleted=deleted), timeline_id)
     first = max(first, 0)
     end = head.message_count - 1 if last is None else min(last, head.message_count - 1)
     return Span(head, first, end if limit is None else min(end, first + limit - 1))

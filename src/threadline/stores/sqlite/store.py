@@ -39,6 +39,7 @@ from threadline.stores.sqlite.connection import (
     without_log,
 )
 from threadline.stores.sqlite.engine import AutocommitEngine, Availability, ReaderThread, TransactionEngine
+from threadline.stores.sqlite.history import HistoryOperations
 from threadline.stores.sqlite.maintenance import TableCopyOperations
 from threadline.stores.sqlite.messages import MessageOperations
 from threadline.stores.sqlite.migrate import migrate, require_current
@@ -286,6 +287,7 @@ class SqliteTransaction(
     MessageOperations,
     SearchOperations,
     TimelineOperations,
+    HistoryOperations,
     PlaceOperations,
     QueueOperations,
     CredentialOperations,

@@ -34,8 +34,8 @@ _FEW_THREADS = 2_000
 
 
 class ThreadOperations(Operations):
-    async def create_thread(self, new: NewThread) -> Thread:
-        return await self._engine.write(create_thread, new)
+    async def create_thread(self, new: NewThread, *, created_at: dt.datetime | None = None) -> Thread:
+        return await self._engine.write(create_thread, new, rows.microseconds(created_at))
 
     async def thread(self, thread_id: str, *, deleted: bool = False) -> Thread | None:
         return await self._engine.read(find_thread, thread_id, deleted=deleted)
@@ -92,11 +92,13 @@ class ThreadOperations(Operations):
         return await self._engine.write_large(prune_threads, idle_since)
 
 
-def create_thread(session: ScopedSession, new: NewThread) -> Thread:
-    return add_thread(session, new, new_timeline(session.user_id), message_count=0)
+def create_thread(session: ScopedSession, new: NewThread, created_us: int | None = None) -> Thread:
+    return add_thread(session, new, new_timeline(session.user_id), 0, created_us)
 
 
-def add_thread(session: ScopedSession, new: NewThread, timeline: NewTimeline, message_count: int) -> Thread:
+def add_thread(
+    session: ScopedSession, new: NewThread, timeline: NewTimeline, message_count: int, created_us: int | None = None
+) -> Thread:
     """A thread on a new timeline, of the timeline's owner."""
     thread_id, state_key = new.id or new_id(), new.state_key or new_state_key()
     metadata = rows.json_bytes(new.metadata, "metadata")
@@ -104,7 +106,7 @@ def add_thread(session: ScopedSession, new: NewThread, timeline: NewTimeline, me
         if refusal := _find_duplicate(session, thread_id, timeline.owner_id, state_key):
             raise refusal
         session.ensure_owner(timeline.owner_id)
-    now = session.now_us()
+    now = session.now_us() if created_us is None else created_us
     values = (
         thread_id, timeline.owner_id, state_key, timeline.id, new.title, new.title_by_person, new.agent_id, new.model,
         new.system_prompt, new.working_dir, metadata, message_count, 0, now, now,

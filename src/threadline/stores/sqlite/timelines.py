@@ -6,6 +6,8 @@ copied, and the previous timeline does not change. Saved points are the owner's 
 
 from __future__ import annotations
 
+import datetime as dt
+
 import msgspec
 
 from threadline.core.errors import NotFound, no_such_seq, nothing_to_undo
@@ -45,8 +47,10 @@ class TimelineOperations(Operations):
         timeline_id: str | None = None,
         expected_count: int | None = None,
         expected_timeline: str | None = None,
+        created_at: dt.datetime | None = None,
     ) -> Thread:
-        return await self._engine.write(move, thread_id, seq, timeline_id, expected_count, expected_timeline)
+        where = (thread_id, seq, timeline_id, expected_count, expected_timeline)
+        return await self._engine.write(move, *where, rows.microseconds(created_at))
 
     async def undo(
         self, thread_id: str, *, expected_count: int | None = None, expected_timeline: str | None = None
@@ -63,8 +67,8 @@ class TimelineOperations(Operations):
     ) -> Thread:
         return await self._engine.write(switch, thread_id, timeline_id, expected_count, expected_timeline)
 
-    async def timelines(self, thread_id: str) -> list[Timeline]:
-        return await self._engine.read(list_timelines, thread_id)
+    async def timelines(self, thread_id: str, *, deleted: bool = False) -> list[Timeline]:
+        return await self._engine.read(list_timelines, thread_id, deleted=deleted)
 
     async def save(self, thread_id: str, name: str, *, at: int | None = None) -> SavedPoint:
         return await self._engine.write(save, thread_id, name, at)
@@ -108,11 +112,12 @@ def move(
     timeline_id: str | None,
     expected_count: int | None = None,
     expected_timeline: str | None = None,
+    created_us: int | None = None,
 ) -> Thread:
     thread, head = find_thread_and_head(session, thread_id)
     require_head(head, expected_count, expected_timeline)
     origin = head_on(session, head, timeline_id)
-    return _continue_from(session, thread, origin, _within(thread_id, origin, seq))
+    return _continue_from(session, thread, origin, _within(thread_id, origin, seq), created_us=created_us)
 
 
 def undo(
@@ -126,9 +131,17 @@ def undo(
     return _continue_from(session, thread, head, question[0] - 1)
 
 
-def _continue_from(session: ScopedSession, thread: Thread, origin: Head, seq: int, *, is_own: bool = True) -> Thread:
+def _continue_from(
+    session: ScopedSession,
+    thread: Thread,
+    origin: Head,
+    seq: int,
+    *,
+    is_own: bool = True,
+    created_us: int | None = None,
+) -> Thread:
     """Moves the thread to a new timeline that continues after `seq` of `origin`, which may belong to another thread."""
-    timeline, now = new_timeline(thread.owner_id, origin, seq), session.now_us()
+    timeline, now = new_timeline(thread.owner_id, origin, seq), session.now_us() if created_us is None else created_us
     number = add_timeline(session, TimelineOwner(origin.thread_no, origin.newest_no, continues=is_own), timeline, now)
     return _place(
         session, thread, origin._replace(timeline_no=number, timeline_id=timeline.id, message_count=seq + 1), now
@@ -157,9 +170,9 @@ def switch(
     return thread if there is head else _place(session, thread, there, session.now_us())
 
 
-def list_timelines(session: ScopedSession, thread_id: str) -> list[Timeline]:
+def list_timelines(session: ScopedSession, thread_id: str, *, deleted: bool = False) -> list[Timeline]:
     with session.snapshot():
-        head = find_head(session, thread_id)
+        head = find_head(session, thread_id, deleted=deleted)
         return [
             rows.timeline.from_fields(
                 id, thread_id, parent_id, parent_seq, count_of(session, number, ancestors), created_us

@@ -8,6 +8,7 @@ from threadline.testing.conformance.arguments import TestWrongArguments
 from threadline.testing.conformance.arrivals import TestArrivals, TestSenders
 from threadline.testing.conformance.change_watch import TestWatching
 from threadline.testing.conformance.fixtures import LIMITS, admin, alice, bob, clock, other_tenant, system, tenant_id
+from threadline.testing.conformance.history import TestDatedThreads, TestPastTurns, TestRestoredPoints
 from threadline.testing.conformance.inbox import TestInbox
 from threadline.testing.conformance.isolation import TestBystanders, TestIsolation
 from threadline.testing.conformance.messages import TestKeepingBytes, TestLastTurns, TestReadingMessages
@@ -76,6 +77,7 @@ __all__ = [
     "TestCopying",
     "TestCreatingThreads",
     "TestCredentials",
+    "TestDatedThreads",
     "TestDeletingThreads",
     "TestDelivering",
     "TestDisabledUsers",
@@ -102,6 +104,7 @@ __all__ = [
     "TestMoving",
     "TestOverdueThreads",
     "TestOwnersOfValues",
+    "TestPastTurns",
     "TestPermits",
     "TestPurgingTenants",
     "TestPurgingThreads",
@@ -112,6 +115,7 @@ __all__ = [
     "TestReplacing",
     "TestReporting",
     "TestRequeueing",
+    "TestRestoredPoints",
     "TestSaving",
     "TestSearching",
     "TestSearchingThePresent",

@@ -281,7 +281,8 @@ END $$;
 -- message on. A row without an id means that the thread, or this timeline of it, does not exist.
 CREATE FUNCTION threadline.read_messages(
     _tenant text, _owner text, _role text,
-    _thread text, _timeline text, _first integer, _last integer, _limit bigint, _turns integer
+    _thread text, _timeline text, _first integer, _last integer, _limit bigint, _turns integer,
+    _deleted boolean DEFAULT false
 ) RETURNS TABLE (
     id text, role "char", timeline_id text, seq integer, parts bytea, metadata bytea, turn_id text, created_us bigint
 ) LANGUAGE plpgsql AS $$
@@ -303,7 +304,7 @@ BEGIN
     FROM threadline.threads t
     JOIN threadline.timelines l ON l.tenant_id = _tenant
         AND l.id = CASE WHEN _timeline IS NULL THEN t.timeline_id ELSE _timeline END
-    WHERE t.tenant_id = _tenant AND t.id = _thread AND t.deleted_at IS NULL;
+    WHERE t.tenant_id = _tenant AND t.id = _thread AND (_deleted OR t.deleted_at IS NULL);
     IF _timeline IS NOT NULL THEN
         top := threadline.last_seq_of(_tenant, _thread, _timeline);
     END IF;

@@ -16,7 +16,7 @@ FROM threadline.append_after($1, $2, $3, $4, $5, $6, $7, $8)
 
 -- name: read_messages
 SELECT id, role, timeline_id, seq, parts, metadata, turn_id, created_us
-FROM threadline.read_messages($1, $2, $3, $4, $5, $6, $7, $8, $9)
+FROM threadline.read_messages($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
 
 -- name: read_newest
 SELECT id, role, timeline_id, seq, parts, metadata, turn_id, created_us

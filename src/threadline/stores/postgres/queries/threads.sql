@@ -121,7 +121,7 @@ SELECT problem, (result).name, (result).timeline_id, (result).seq, (result).thre
 FROM threadline.save_point($1, $2, $3, $4, $5, $6, $7)
 
 -- name: is_live
-SELECT FROM threadline.threads WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL
+SELECT FROM threadline.threads WHERE tenant_id = $1 AND id = $2 AND ($3 OR deleted_at IS NULL)
 
 -- name: list_timelines
 SELECT id, thread_id, parent_id, parent_seq, threadline.last_seq_of($1, $2, id) + 1 AS message_count, created_at

@@ -2,7 +2,7 @@
 SELECT t.no, t.owner_id, t.message_count, t.token_count, t.title, t.updated_us, l.no, l.id, l.ancestors,
     t.newest_timeline_no
 FROM threads t JOIN timelines l ON l.no = t.timeline_no
-WHERE t.tenant_id = ? AND t.id = ? AND (t.owner_id = ? OR ?) AND t.deleted_us IS NULL;
+WHERE t.tenant_id = ? AND t.id = ? AND (t.owner_id = ? OR ?) AND (t.deleted_us IS NULL OR ?);
 
 -- name: find_thread_and_head
 SELECT t.id, t.owner_id, t.state_key, t.timeline_id, t.title, t.title_by_person, t.agent_id, t.model, t.system_prompt,
