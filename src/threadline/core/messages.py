@@ -67,6 +67,8 @@ class Message(msgspec.Struct, frozen=True):
     metadata_json: bytes | None
     turn_id: str | None
     created_us: int
+    hidden: tuple[int, ...] = ()
+    """The numbers of the stored parts that `parts` leaves out: see `threadline.core.hidden_parts`."""
 
     @property
     def parts(self) -> tuple[Part, ...]:

@@ -44,6 +44,7 @@ TABLES: dict[str, tuple[str, ...]] = {
     "append_keys": ("thread_id", "key", "owner_id", "timeline_id", "first_seq", "message_count", "fingerprint"),
     "saved_points": ("owner_id", "name", "thread_id", "timeline_id", "seq", "created_us"),
     "summaries": ("timeline_id", "seq", "owner_id", "text", "created_us", "source", "model"),
+    "hidden_parts": ("timeline_id", "seq", "part", "owner_id", "turn_id", "hidden_us"),
     "context_snapshots": ("owner_id", "agent_id", "context", "created_us", "updated_us"),
     "bindings": ("surface", "place", "owner_id", "thread_id", "label", "metadata", "created_us", "updated_us"),
     "links": ("platform", "platform_user_id", "owner_id", "state", "created_us", "updated_us"),

@@ -85,6 +85,8 @@ class ThreadOperations(Protocol):
 
 
 class MessageOperations(Protocol):
+    """No read returns a hidden message: its seq is missing then."""
+
     async def append(
         self,
         thread_id: str,

@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 from threadline.core.threads import Scope
 from threadline.ports.administration import AccessOperations, PurgeOperations, TableCopyOperations
 from threadline.ports.conversations import MessageOperations, ThreadOperations, TimelineOperations
+from threadline.ports.hidden_parts import HiddenPartOperations
 from threadline.ports.history import HistoryOperations
 from threadline.ports.places import CredentialOperations, PlaceOperations, QueueOperations
 from threadline.ports.retention import RetentionOperations
@@ -28,6 +29,7 @@ class StoreSession(
     MessageOperations,
     TimelineOperations,
     HistoryOperations,
+    HiddenPartOperations,
     PlaceOperations,
     QueueOperations,
     CredentialOperations,

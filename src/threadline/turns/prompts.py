@@ -111,7 +111,7 @@ class PromptReader:
     ) -> Prompt:
         window = self._windows[turn.surface]
         summary = await self._summary(tx, turn)
-        turns = _FIRST_READ
+        turns, earlier = _FIRST_READ, -1
         while True:
             if request.turn_id != turn.id:
                 history = [message for message in history if message.turn_id != turn.id]
@@ -126,12 +126,13 @@ class PromptReader:
                 refused=refused_turns(history),
             )
             oldest = history[0].seq if history else 0
-            is_enough = oldest == 0 or (prompt.first_seq is not None and prompt.first_seq > oldest)
+            # The first messages may be hidden: then the oldest stays the same, however many turns are read.
+            is_enough = oldest in (0, earlier) or (prompt.first_seq is not None and prompt.first_seq > oldest)
             if is_enough or (prompt.first_seq is None and prompt.turns_shown == 0):
                 if self._make_room is not None and (overflow := find_overflow(prompt, window, summary)) is not None:
                     self._make_room(tx.scope, turn, overflow)
                 return prompt
-            turns *= _GROWTH
+            turns, earlier = turns * _GROWTH, oldest
             history = await self._history(tx, turn, turns)
 
     async def _summary(self, tx: Transaction, turn: Turn) -> Summary | None:

@@ -21,6 +21,7 @@ from threadline.core.errors import (
     no_such_seq,
     nothing_to_append,
 )
+from threadline.core.hidden_parts import newest_of, without_hidden
 from threadline.core.ids import new_id
 from threadline.core.messages import Message, Role, from_us
 from threadline.core.sealing import CleanText, Sealed
@@ -140,9 +141,10 @@ class MessageOperations(Operations):
             seen.add(message.id)
 
     async def _refuse_other_content(self, thread_id: str, messages: Sequence[Sealed], first: int) -> None:
-        stored = await self.messages(thread_id, first=first, limit=len(messages))
+        stored = await self._read(thread_id, first, None, len(messages), None)
+        unpack = self.session.internals.bodies.unpack
         for given, found in zip(messages, stored, strict=True):
-            if (given.role, given.parts_json) != (found.role, found.parts_json):
+            if (given.role, given.parts_json) != (ROLES[found["role"]], unpack(found["parts"])):
                 raise DuplicateId("message", given.id)
 
     async def messages(
@@ -155,6 +157,19 @@ class MessageOperations(Operations):
         timeline_id: str | None = None,
         deleted: bool = False,
     ) -> list[Message]:
+        return self._messages_from(await self._read(thread_id, first, last, limit, timeline_id, deleted=deleted))
+
+    async def _read(
+        self,
+        thread_id: str,
+        first: int,
+        last: int | None,
+        limit: int | None,
+        timeline_id: str | None,
+        *,
+        deleted: bool = False,
+    ) -> Sequence[asyncpg.Record]:
+        """The rows, also of hidden messages."""
         found = await self.session.call(
             _SQL["read_messages"], thread_id, timeline_id, max(first, 0), _LAST_SEQ if last is None else last, limit,
             None, deleted, reads=True,
@@ -164,14 +179,26 @@ class MessageOperations(Operations):
             if timeline_id is not None and await self._is_known(thread_id):
                 raise NotFound("timeline", timeline_id)
             raise NotFound("thread", thread_id)
-        return self._messages_from(found)
+        return found
 
     async def last_turns(self, thread_id: str, turns: int, *, before: int | None = None) -> list[Message]:
         if turns == 0:
             if not await self._is_known(thread_id):
                 raise NotFound("thread", thread_id)
             return []
-        last = _LAST_SEQ if before is None else before - 1
+        wanted = turns
+        while True:
+            found = await self._newest(thread_id, wanted, _LAST_SEQ if before is None else before - 1)
+            made = self._messages_from(found)
+            if len(made) == len(found):
+                return made
+            made, is_enough = newest_of(made, turns)
+            if is_enough or found[0]["seq"] == 0:
+                return made
+            # Some of the questions are hidden, and a turn without its question is none.
+            wanted *= 2
+
+    async def _newest(self, thread_id: str, turns: int, last: int) -> Sequence[asyncpg.Record]:
         if turns <= _MAX_TURNS_IN_WINDOW:
             # Most turns are one question and one answer, so this one statement mostly finds them all.
             newest = await self.session.call(_SQL["read_newest"], thread_id, last, 2 * turns, reads=True)
@@ -179,26 +206,28 @@ class MessageOperations(Operations):
                 raise NotFound("thread", thread_id)
             window = _window(newest, turns)
             if window is not None:
-                return self._messages_from(window)
+                return window
         found = await self.session.call(_SQL["read_messages"], thread_id, None, 0, last, None, turns, False, reads=True)
         if found and found[0]["id"] is None:
             raise NotFound("thread", thread_id)
-        return self._messages_from(found)
+        return found
 
     async def message(self, thread_id: str, message_id: str) -> Message | None:
         found = await self.session.call(_SQL["find_message"], thread_id, message_id, reads=True)
-        return self._messages_from(found)[0] if found else None
+        return next(iter(self._messages_from(found)), None)
 
     async def _is_known(self, thread_id: str) -> bool:
         return bool(await self.session.call(_THREAD_SQL["find_thread"], thread_id, None, False, reads=True))
 
     def _messages_from(self, found: Sequence[asyncpg.Record]) -> list[Message]:
         unpack = self.session.internals.bodies.unpack
-        return [
+        made = [
             Message(id, ROLES[role], timeline_id, seq, unpack(parts), metadata, turn_id, created_us)
             # By position, not by name: a history has thousands of rows. The order is that of the queries' columns.
-            for id, role, timeline_id, seq, parts, metadata, turn_id, created_us in found
+            for id, role, timeline_id, seq, parts, metadata, turn_id, created_us, _ in found
         ]
+        marks = {(row[2], row[3]): row[8] for row in found if row[8] is not None}
+        return without_hidden(made, marks) if marks else made
 
 
 def _state_from(row: asyncpg.Record) -> ThreadState:

@@ -176,6 +176,32 @@ CREATE TABLE threadline.function_files (
 
 GRANT SELECT ON threadline.function_files TO public;
 
+CREATE TABLE threadline.hidden_parts (
+    tenant_id text COLLATE "C" NOT NULL,
+    timeline_id text COLLATE "C" NOT NULL,
+    seq integer NOT NULL,
+    part integer NOT NULL,
+    owner_id text COLLATE "C" NOT NULL,
+    turn_id text COLLATE "C",
+    hidden_at timestamp with time zone NOT NULL,
+    CONSTRAINT hidden_parts_pkey PRIMARY KEY (tenant_id, timeline_id, seq, part),
+    CONSTRAINT hidden_parts_tenant_id_timeline_id_fkey FOREIGN KEY (tenant_id, timeline_id) REFERENCES threadline.timelines(tenant_id, id)
+);
+
+ALTER TABLE threadline.hidden_parts FORCE ROW LEVEL SECURITY;
+
+CREATE INDEX hidden_parts_by_owner ON threadline.hidden_parts USING btree (tenant_id, owner_id);
+
+CREATE INDEX hidden_parts_by_turn ON threadline.hidden_parts USING btree (tenant_id, turn_id) WHERE (turn_id IS NOT NULL);
+
+CREATE POLICY of_owner ON threadline.hidden_parts TO threadline_app USING (((tenant_id = threadline.this_tenant()) AND COALESCE((owner_id = threadline.this_owner()), false)));
+
+CREATE POLICY of_tenant ON threadline.hidden_parts TO threadline_worker USING ((tenant_id = threadline.this_tenant()));
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.hidden_parts TO threadline_app;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.hidden_parts TO threadline_worker;
+
 CREATE TABLE threadline.inbox (
     tenant_id text COLLATE "C" NOT NULL,
     platform text COLLATE "C" NOT NULL,
@@ -855,7 +881,7 @@ CREATE FUNCTION threadline.find_in_history(_tenant text, _thread threadline.thre
 
 CREATE FUNCTION threadline.find_live_thread(_tenant text, _thread text) RETURNS threadline.threads LANGUAGE plpgsql;
 
-CREATE FUNCTION threadline.find_message(_tenant text, _owner text, _role text, _thread text, _message text) RETURNS TABLE(id text, role "char", timeline_id text, seq integer, parts bytea, metadata bytea, turn_id text, created_us bigint) LANGUAGE plpgsql;
+CREATE FUNCTION threadline.find_message(_tenant text, _owner text, _role text, _thread text, _message text) RETURNS TABLE(id text, role "char", timeline_id text, seq integer, parts bytea, metadata bytea, turn_id text, created_us bigint, hidden integer[]) LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.find_rare_label(_tenant text, _owner text, _labels text[]) RETURNS text LANGUAGE plpgsql;
 
@@ -887,11 +913,15 @@ CREATE FUNCTION threadline.from_us(_us bigint) RETURNS timestamp with time zone 
 
 CREATE FUNCTION threadline.has_labels(_tenant text, _owner text, _thread text, _labels text[]) RETURNS boolean LANGUAGE plpgsql STABLE;
 
+CREATE FUNCTION threadline.hide_parts(_tenant text, _owner text, _role text, _now_us bigint, _thread text, _timelines text[], _seqs integer[], _parts integer[], _turn text) RETURNS integer LANGUAGE plpgsql;
+
 CREATE FUNCTION threadline.index_messages(_tenant text, _timelines text[], _seqs integer[], _sizes integer[], _words text[]) RETURNS void LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.is_expected_head(_thread threadline.threads, _expected_count integer, _expected_timeline text) RETURNS boolean LANGUAGE sql IMMUTABLE;
 
 CREATE FUNCTION threadline.is_stop_requested(_tenant text, _owner text, _role text, _turn text) RETURNS boolean LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.is_turn_hidden(_tenant text, _owner text, _role text, _turn text) RETURNS boolean LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.join_pieces(_tenant text, _scope text, _scope_id text, _namespace text, _key text, _first bytea, _piece_bytes integer) RETURNS bytea LANGUAGE plpgsql;
 
@@ -937,11 +967,11 @@ CREATE FUNCTION threadline.put_chunks(_tenant text, _owner text, _role text, _tu
 
 CREATE FUNCTION threadline.read_chunks(_tenant text, _owner text, _role text, _turn text, _after integer, _limit integer) RETURNS TABLE(n integer, chunk bytea) LANGUAGE plpgsql;
 
-CREATE FUNCTION threadline.read_last_turns(_tenant text, _timeline text, _top integer, _turns integer) RETURNS TABLE(id text, role "char", timeline_id text, seq integer, parts bytea, metadata bytea, turn_id text, created_us bigint) LANGUAGE plpgsql;
+CREATE FUNCTION threadline.read_last_turns(_tenant text, _timeline text, _top integer, _turns integer) RETURNS TABLE(id text, role "char", timeline_id text, seq integer, parts bytea, metadata bytea, turn_id text, created_us bigint, hidden integer[]) LANGUAGE plpgsql;
 
-CREATE FUNCTION threadline.read_messages(_tenant text, _owner text, _role text, _thread text, _timeline text, _first integer, _last integer, _limit bigint, _turns integer) RETURNS TABLE(id text, role "char", timeline_id text, seq integer, parts bytea, metadata bytea, turn_id text, created_us bigint) LANGUAGE plpgsql;
+CREATE FUNCTION threadline.read_messages(_tenant text, _owner text, _role text, _thread text, _timeline text, _first integer, _last integer, _limit bigint, _turns integer, _deleted boolean DEFAULT false) RETURNS TABLE(id text, role "char", timeline_id text, seq integer, parts bytea, metadata bytea, turn_id text, created_us bigint, hidden integer[]) LANGUAGE plpgsql;
 
-CREATE FUNCTION threadline.read_newest(_tenant text, _owner text, _role text, _thread text, _last integer, _most integer) RETURNS TABLE(id text, role "char", timeline_id text, seq integer, parts bytea, metadata bytea, turn_id text, created_us bigint) LANGUAGE plpgsql;
+CREATE FUNCTION threadline.read_newest(_tenant text, _owner text, _role text, _thread text, _last integer, _most integer) RETURNS TABLE(id text, role "char", timeline_id text, seq integer, parts bytea, metadata bytea, turn_id text, created_us bigint, hidden integer[]) LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.read_usage(_tenant text, _owner text, _role text, _first integer, _last integer, _user text, _agent text, _by_day boolean, _by_user boolean, _by_agent boolean, _by_model boolean, _by_kind boolean) RETURNS TABLE(day integer, user_id text, agent_id text, provider text, model text, kind text, turns bigint, input_tokens bigint, output_tokens bigint, cached_tokens bigint, reasoning_tokens bigint, cost_nanos bigint) LANGUAGE plpgsql;
 
@@ -955,7 +985,7 @@ CREATE FUNCTION threadline.role_in_history(_tenant text, _thread threadline.thre
 
 CREATE FUNCTION threadline.save_point(_tenant text, _owner text, _role text, _now_us bigint, _thread text, _name text, _at integer, OUT problem text, OUT result threadline.saved_points) RETURNS record LANGUAGE plpgsql;
 
-CREATE FUNCTION threadline.search_messages(_tenant text, _owner text, _role text, _words text[], _limit integer, _offset integer, _caught_up boolean) RETURNS TABLE(thread_id text, state_key text, title text, message_id text, seq integer, role "char", parts bytea, created_us bigint) LANGUAGE plpgsql;
+CREATE FUNCTION threadline.search_messages(_tenant text, _owner text, _role text, _words text[], _limit integer, _offset integer, _caught_up boolean) RETURNS TABLE(thread_id text, state_key text, title text, message_id text, seq integer, role "char", parts bytea, created_us bigint, hidden integer[]) LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.settle_outbox(_tenant text, _owner text, _role text, _now timestamp with time zone, _id text, _worker text, _status text, _next timestamp with time zone, _error text, _message_id text) RETURNS boolean LANGUAGE plpgsql;
 

@@ -44,9 +44,9 @@ class SearchOperations(Operations):
             found = await self._find(words, limit, offset, caught_up=True)
         unpack, plain = self.session.internals.bodies.unpack, [word.removesuffix(PREFIX) for word in words]
         return [
-            Hit(thread_id, state_key, title, message_id, seq, ROLES[role], snippet(text_of(unpack(parts)), plain),
-                from_us(created_us))
-            for thread_id, state_key, title, message_id, seq, role, parts, created_us in found
+            Hit(thread_id, state_key, title, message_id, seq, ROLES[role],
+                snippet(text_of(unpack(parts), hidden or ()), plain), from_us(created_us))
+            for thread_id, state_key, title, message_id, seq, role, parts, created_us, hidden in found
         ]  # fmt: skip
 
     async def _find(self, words: Sequence[str], limit: int, offset: int, *, caught_up: bool) -> list[asyncpg.Record]:
@@ -87,8 +87,8 @@ def split_words(text: str) -> list[str]:
     return list(dict.fromkeys(word[:_MAX_WORD_LENGTH] for word in _WORD.findall(plain)))
 
 
-def text_of(parts: bytes) -> str:
-    return plain_text(decode(parts))
+def text_of(parts: bytes, hidden: Sequence[int] = ()) -> str:
+    return plain_text([part for place, part in enumerate(decode(parts)) if place not in hidden])
 
 
 def _entry(bodies: Bodies, stored: bytes) -> tuple[int, str]:

@@ -27,6 +27,7 @@ from threadline.stores.postgres.append_batcher import AppendBatcher
 from threadline.stores.postgres.change_watch import ChangeListener, ChangeNotifier
 from threadline.stores.postgres.channels import CredentialOperations, QueueOperations
 from threadline.stores.postgres.errors import translated
+from threadline.stores.postgres.hidden_parts import HiddenPartOperations
 from threadline.stores.postgres.history import HistoryOperations
 from threadline.stores.postgres.maintenance import PurgeOperations, TableCopyOperations
 from threadline.stores.postgres.messages import MessageOperations
@@ -207,6 +208,7 @@ class PostgresTransaction(
     SearchOperations,
     TimelineOperations,
     HistoryOperations,
+    HiddenPartOperations,
     PlaceOperations,
     PeopleOperations,
     QueueOperations,

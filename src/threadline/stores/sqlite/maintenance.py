@@ -150,7 +150,7 @@ _NUMBERED = frozenset(
 )
 """Tables that are paged by row number, at the same cost at any depth; the others are small and paged by offset."""
 _FLAGS = {"agents": 6, "api_tokens": 9, "threads": 5, "tool_runs": 5, "turns": 16}
-_KEEPS_ID = {("messages", "turn_id"), ("inbox", "turn_id"), ("outbox", "turn_id")}
+_KEEPS_ID = {("messages", "turn_id"), ("hidden_parts", "turn_id"), ("inbox", "turn_id"), ("outbox", "turn_id")}
 """Columns that keep an id, because the row they name may not exist."""
 
 

@@ -12,12 +12,14 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from threadline.core.errors import DuplicateId, HeadMoved, KeyReused, LimitExceeded, NotFound, nothing_to_append
+from threadline.core.hidden_parts import newest_of
 from threadline.core.messages import ROLES, Message, from_us
 from threadline.core.sealing import CleanText, Sealed
 from threadline.core.threads import Appended, ThreadState
 from threadline.stores.rows import fingerprint
 from threadline.stores.sql import load_queries
 from threadline.stores.sqlite.engine import Operations
+from threadline.stores.sqlite.hidden_parts import visible
 from threadline.stores.sqlite.lineage import Head, bound, find_head, head_on, require_head, segments, tops
 from threadline.stores.sqlite.session import Row, ScopedSession
 from threadline.stores.sqlite.timelines import move
@@ -64,14 +66,14 @@ class MessageOperations(Operations):
     ) -> list[Message]:
         span = await self._engine.read(find_span, thread_id, first, last, limit, timeline_id, deleted=deleted)
         if span.last - span.first < _MUCH:
-            return await self._engine.read(read_span, thread_id, span)
-        return await self._engine.read_large(read_span, thread_id, span)
+            return await self._engine.read(read_visible_span, thread_id, span)
+        return await self._engine.read_large(read_visible_span, thread_id, span)
 
     async def last_turns(self, thread_id: str, turns: int, *, before: int | None = None) -> list[Message]:
         return await self._engine.read(last_turns, thread_id, turns, before)
 
     async def message(self, thread_id: str, message_id: str) -> Message | None:
-        return await self._engine.read(find_message, thread_id, message_id)
+        return await self._engine.read(find_visible_message, thread_id, message_id)
 
 
 def append(
@@ -265,12 +267,26 @@ def read_span(session: ScopedSession, thread_id: str, span: Span) -> list[Messag
     return found
 
 
+def read_visible_span(session: ScopedSession, thread_id: str, span: Span) -> list[Message]:
+    return visible(session, thread_id, read_span(session, thread_id, span), span.head)
+
+
 def last_turns(session: ScopedSession, thread_id: str, turns: int, before: int | None) -> list[Message]:
-    found = newest_turns(session, thread_id, turns, before)
-    if not found:
-        find_head(session, thread_id)
-    found.reverse()
-    return [Message(m, ROLES[r], on, seq, p, meta, turn, at) for m, r, on, seq, p, meta, turn, at in found]
+    wanted = turns
+    while True:
+        found = newest_turns(session, thread_id, wanted, before)
+        if not found:
+            find_head(session, thread_id)
+        found.reverse()
+        made = [Message(m, ROLES[r], on, seq, p, meta, turn, at) for m, r, on, seq, p, meta, turn, at in found]
+        shown = visible(session, thread_id, made)
+        if shown is made:
+            return made
+        shown, is_enough = newest_of(shown, turns)
+        if is_enough or not made or made[0].seq == 0:
+            return shown
+        # Some of the questions are hidden, and a turn without its question is none.
+        wanted *= 2
 
 
 def newest_turns(session: ScopedSession, thread_id: str, turns: int, before: int | None = None) -> list[Row]:
@@ -301,6 +317,11 @@ def find_message(session: ScopedSession, thread_id: str, message_id: str) -> Mes
             if seq <= belongs.get(timeline_no, -1):
                 return as_messages(session, head, session.rows(_SQL["read_message"], (number,)))[0]
     return None
+
+
+def find_visible_message(session: ScopedSession, thread_id: str, message_id: str) -> Message | None:
+    found = find_message(session, thread_id, message_id)
+    return None if found is None else next(iter(visible(session, thread_id, [found])), None)
 
 
 def as_messages(session: ScopedSession, head: Head, newest_first: list[Row]) -> list[Message]:

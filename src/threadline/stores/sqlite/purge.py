@@ -173,6 +173,7 @@ def _cut(session: ScopedSession, cuts: list[Cut]) -> Counter[str]:
     for place in above:
         removed["messages"] += session.run(_SQL["remove_messages"], place)
         removed["summaries"] += session.run(_SQL["remove_summaries"], place)
+        removed["hidden_parts"] += session.run(_SQL["remove_hidden_parts"], place)
     removed["timelines"] += sum(session.run(_SQL["remove_timeline"], (cut.timeline_no,)) for cut in cuts if cut.goes)
     forget_numbers(session)
     return removed

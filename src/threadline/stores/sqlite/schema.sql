@@ -91,6 +91,17 @@ CREATE TABLE credentials (
     PRIMARY KEY (tenant_id, platform)
 ) STRICT, WITHOUT ROWID;
 
+CREATE TABLE hidden_parts (
+    timeline_no INTEGER NOT NULL REFERENCES timelines (no),
+    seq INTEGER NOT NULL,
+    part INTEGER NOT NULL,
+    turn_id TEXT,
+    hidden_us INTEGER NOT NULL,
+    PRIMARY KEY (timeline_no, seq, part)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX hidden_parts_by_turn ON hidden_parts (turn_id) WHERE turn_id IS NOT NULL;
+
 CREATE TABLE inbox (
     tenant_id TEXT NOT NULL REFERENCES tenants (id),
     platform TEXT NOT NULL,

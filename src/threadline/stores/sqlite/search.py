@@ -23,6 +23,7 @@ from typing import NamedTuple
 import apsw
 
 from threadline.core.errors import StoreReadOnly
+from threadline.core.hidden_parts import WHOLE
 from threadline.core.messages import ROLES, from_us
 from threadline.core.parts import decode, plain_text
 from threadline.core.threads import Hit
@@ -31,6 +32,7 @@ from threadline.stores.snippets import snippet
 from threadline.stores.sql import load_queries
 from threadline.stores.sqlite.connection import translate
 from threadline.stores.sqlite.engine import Operations
+from threadline.stores.sqlite.hidden_parts import hidden_of
 from threadline.stores.sqlite.lineage import holder
 from threadline.stores.sqlite.session import Database, Row, ScopedSession
 
@@ -79,7 +81,7 @@ def find_hits(session: ScopedSession, words: list[Term], limit: int, offset: int
         visibility = MessageVisibility(session)
         for number in _candidates(session, words):
             row = visibility.thread_of(number)
-            if row is None:
+            if row is None or WHOLE in hidden_of(session, number):
                 continue
             if offset > 0:
                 offset -= 1
@@ -117,7 +119,8 @@ def _hit(session: ScopedSession, number: int, thread: Row, words: list[Term]) ->
     row = session.row(_SQL["read_hit"], (number,))
     assert row is not None
     id, seq, role, parts, created_us = row
-    text = plain_text(decode(parts))
+    hidden = hidden_of(session, number)
+    text = plain_text([part for place, part in enumerate(decode(parts)) if place not in hidden])
     thread_id, state_key, title = thread
     return Hit(
         thread_id,

@@ -39,6 +39,7 @@ from threadline.stores.sqlite.connection import (
     without_log,
 )
 from threadline.stores.sqlite.engine import AutocommitEngine, Availability, ReaderThread, TransactionEngine
+from threadline.stores.sqlite.hidden_parts import HiddenPartOperations
 from threadline.stores.sqlite.history import HistoryOperations
 from threadline.stores.sqlite.maintenance import TableCopyOperations
 from threadline.stores.sqlite.messages import MessageOperations
@@ -288,6 +289,7 @@ class SqliteTransaction(
     SearchOperations,
     TimelineOperations,
     HistoryOperations,
+    HiddenPartOperations,
     PlaceOperations,
     QueueOperations,
     CredentialOperations,

@@ -25,6 +25,7 @@ from threadline.core.turn_commits import (
 from threadline.core.turns import ACTIVE, TRANSITIONS, Chunk, Lease, Turn, TurnEnd
 from threadline.stores.sql import load_queries
 from threadline.stores.sqlite.engine import Operations
+from threadline.stores.sqlite.hidden_parts import copy_hidden
 from threadline.stores.sqlite.lineage import Head, find_head, holder
 from threadline.stores.sqlite.messages import Span, append, find_message, read_span
 from threadline.stores.sqlite.places import bind, find_binding, is_bound
@@ -291,6 +292,8 @@ def _store_reply(
     appended = append(session, turn.thread_id, [reply], None, None, turn.id, tokens, None)
     for message in later:
         append(session, turn.thread_id, [_as_stored(message)], None, None, message.turn_id, 0, None)
+    if later:
+        copy_hidden(session, asked.head, asked.seq, find_head(session, turn.thread_id).timeline_no)
     return appended.first_seq
 
 

@@ -13,6 +13,7 @@ import msgspec
 from threadline.core.access import NewToken
 from threadline.core.channels import Agent, User
 from threadline.core.events import Usage
+from threadline.core.hidden_parts import HiddenPart
 from threadline.core.threads import NewThread, Scope, system_scope
 from threadline.core.turns import Chunk, TurnEnd
 from threadline.core.usage import Charge, UsageQuery
@@ -84,6 +85,7 @@ async def _talk(tx: Transaction, ids: Ids) -> str:
     await tx.branch(ids.thread_id, NewThread(id=f"{ids.thread_id}-branch"), at=1)
     await tx.move(ids.thread_id, 1)
     await tx.move(ids.thread_id, 2, timeline_id=thread.timeline_id)
+    await tx.hide_parts(ids.thread_id, [HiddenPart(thread.timeline_id, 2, part=9)], turn_id=ids.turn_id)
     kept = f"{SECRET} value".encode()
     for address in (("thread", ids.thread_id), ("user", tx.scope.user_id)):
         await tx.write_values(
@@ -143,6 +145,7 @@ async def view(store: Store, scope: Scope, ids: Ids) -> dict[str, Any]:
         "search": sorted(hit.message_id for hit in await tx.search(SECRET) if hit.thread_id in threads),
         "values": await tx.read_values("thread", ids.thread_id, ids.namespace, [ids.value_key]),
         "user's values": await tx.list_values("user", scope.user_id, ids.namespace, with_data=True),
+        "hidden": await tx.is_turn_hidden(ids.turn_id),
         "saved": await tx.saved_point(ids.saved_name),
         "binding": await tx.binding("matrix", ids.place),
         "context": await tx.context(ids.agent_id),

@@ -1,11 +1,13 @@
-"""Probes, as in `probes`, for values."""
+"""Probes, as in `probes`, for values and hidden parts."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from threadline.core.hidden_parts import HiddenPart
 from threadline.core.values import ValueAddress, ValueWrite
 from threadline.ports import Transaction
+from threadline.testing.conformance.message_builders import create_thread_with
 from threadline.testing.conformance.probes import another_user, asks, probe
 from threadline.testing.conformance.sample_data import Ids
 from threadline.testing.conformance.turn_probes import PROBES, Probe
@@ -56,3 +58,15 @@ async def _(tx: Transaction, ids: Ids) -> Any:
 
 
 asks("drop_expired_values")
+asks("is_turn_hidden", "turn_id")
+
+
+@probe("hide_parts")
+async def _(tx: Transaction, ids: Ids) -> Any:
+    return await tx.hide_parts(ids.thread_id, [HiddenPart(ids.timeline_id, 0)], turn_id="forged")
+
+
+@probe("hide_parts")
+async def _(tx: Transaction, ids: Ids) -> Any:
+    mine = await create_thread_with(tx, "mine")
+    return await tx.hide_parts(mine.id, [HiddenPart(ids.timeline_id, 0)])

@@ -249,12 +249,17 @@ BEGIN
     END LOOP;
 END $$;
 
+-- The functions below return in `hidden` which parts of a message are hidden, -1 for all of it. Nearly always an owner has
+-- hidden nothing, so that is asked once and not for each message.
+
 -- The last turns of a history that reaches into ancestors: all their ranges in one statement.
 CREATE FUNCTION threadline.read_last_turns(_tenant text, _timeline text, _top integer, _turns integer) RETURNS TABLE (
-    id text, role "char", timeline_id text, seq integer, parts bytea, metadata bytea, turn_id text, created_us bigint
+    id text, role "char", timeline_id text, seq integer, parts bytea, metadata bytea, turn_id text, created_us bigint,
+    hidden integer[]
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
+    hides constant boolean := EXISTS (SELECT FROM threadline.hidden_parts h WHERE h.tenant_id = _tenant);
     start record;
     spanned integer := 1;
     ranges record;
@@ -265,7 +270,11 @@ BEGIN
         spanned := spanned + 1;
     END LOOP;
     ranges := threadline.nearest_ranges(_timeline, _top, start.ids, start.tops, spanned);
-    RETURN QUERY SELECT m.id, m.role, m.timeline_id, m.seq, m.parts, m.metadata, m.turn_id, m.created_us
+    RETURN QUERY SELECT m.id, m.role, m.timeline_id, m.seq, m.parts, m.metadata, m.turn_id, m.created_us,
+            CASE WHEN hides THEN (
+                SELECT array_agg(h.part) FROM threadline.hidden_parts h
+                WHERE h.tenant_id = _tenant AND h.timeline_id = m.timeline_id AND h.seq = m.seq
+            ) END
         FROM unnest(ranges.lines, ranges.lows, ranges.highs) AS r (line, low, high)
         CROSS JOIN LATERAL (
             -- OFFSET 0 keeps the planner from turning this into a join over all messages.
@@ -284,11 +293,13 @@ CREATE FUNCTION threadline.read_messages(
     _thread text, _timeline text, _first integer, _last integer, _limit bigint, _turns integer,
     _deleted boolean DEFAULT false
 ) RETURNS TABLE (
-    id text, role "char", timeline_id text, seq integer, parts bytea, metadata bytea, turn_id text, created_us bigint
+    id text, role "char", timeline_id text, seq integer, parts bytea, metadata bytea, turn_id text, created_us bigint,
+    hidden integer[]
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     entered constant boolean := threadline.enter_scope(_tenant, _owner, _role);
+    hides constant boolean := EXISTS (SELECT FROM threadline.hidden_parts h WHERE h.tenant_id = _tenant);
     ids text[];
     tops integer[];
     present text;
@@ -309,7 +320,8 @@ BEGIN
         top := threadline.last_seq_of(_tenant, _thread, _timeline);
     END IF;
     IF top IS NULL THEN
-        RETURN QUERY SELECT NULL::text, NULL::"char", NULL::text, 0, NULL::bytea, NULL::bytea, NULL::text, 0::bigint;
+        RETURN QUERY SELECT NULL::text, NULL::"char", NULL::text, 0, NULL::bytea, NULL::bytea, NULL::text, 0::bigint,
+            NULL::integer[];
         RETURN;
     END IF;
     top := least(top, _last);
@@ -335,7 +347,11 @@ BEGIN
         low := greatest(_first, coalesce(tops[place + 1] + 1, 0));
         high := least(top, tops[place]);
         line := coalesce(ids[place], present);
-        RETURN QUERY SELECT m.id, m.role, m.timeline_id, m.seq, m.parts, m.metadata, m.turn_id, m.created_us
+        RETURN QUERY SELECT m.id, m.role, m.timeline_id, m.seq, m.parts, m.metadata, m.turn_id, m.created_us,
+            CASE WHEN hides THEN (
+                SELECT array_agg(h.part) FROM threadline.hidden_parts h
+                WHERE h.tenant_id = _tenant AND h.timeline_id = m.timeline_id AND h.seq = m.seq
+            ) END
             FROM threadline.messages m
             WHERE m.tenant_id = _tenant AND m.timeline_id = line AND m.seq >= low AND m.seq <= high
             ORDER BY m.seq LIMIT _limit;
@@ -351,11 +367,13 @@ END $$;
 CREATE FUNCTION threadline.read_newest(
     _tenant text, _owner text, _role text, _thread text, _last integer, _most integer
 ) RETURNS TABLE (
-    id text, role "char", timeline_id text, seq integer, parts bytea, metadata bytea, turn_id text, created_us bigint
+    id text, role "char", timeline_id text, seq integer, parts bytea, metadata bytea, turn_id text, created_us bigint,
+    hidden integer[]
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     entered constant boolean := threadline.enter_scope(_tenant, _owner, _role);
+    hides constant boolean := EXISTS (SELECT FROM threadline.hidden_parts h WHERE h.tenant_id = _tenant);
     ids text[];
     tops integer[];
     present text;
@@ -366,9 +384,14 @@ BEGIN
     JOIN threadline.timelines l ON l.tenant_id = _tenant AND l.id = t.timeline_id
     WHERE t.tenant_id = _tenant AND t.id = _thread AND t.deleted_at IS NULL;
     IF present IS NULL THEN
-        RETURN QUERY SELECT NULL::text, NULL::"char", NULL::text, 0, NULL::bytea, NULL::bytea, NULL::text, 0::bigint;
+        RETURN QUERY SELECT NULL::text, NULL::"char", NULL::text, 0, NULL::bytea, NULL::bytea, NULL::text, 0::bigint,
+            NULL::integer[];
     ELSIF cardinality(tops) = 0 THEN
-        RETURN QUERY SELECT m.id, m.role, m.timeline_id, m.seq, m.parts, m.metadata, m.turn_id, m.created_us
+        RETURN QUERY SELECT m.id, m.role, m.timeline_id, m.seq, m.parts, m.metadata, m.turn_id, m.created_us,
+            CASE WHEN hides THEN (
+                SELECT array_agg(h.part) FROM threadline.hidden_parts h
+                WHERE h.tenant_id = _tenant AND h.timeline_id = m.timeline_id AND h.seq = m.seq
+            ) END
             FROM threadline.messages m
             WHERE m.tenant_id = _tenant AND m.timeline_id = present AND m.seq <= top
             ORDER BY m.seq DESC LIMIT _most;
@@ -377,7 +400,11 @@ BEGIN
         IF cardinality(tops) < 16 THEN
             tops := tops || -1;
         END IF;
-        RETURN QUERY SELECT m.id, m.role, m.timeline_id, m.seq, m.parts, m.metadata, m.turn_id, m.created_us
+        RETURN QUERY SELECT m.id, m.role, m.timeline_id, m.seq, m.parts, m.metadata, m.turn_id, m.created_us,
+            CASE WHEN hides THEN (
+                SELECT array_agg(h.part) FROM threadline.hidden_parts h
+                WHERE h.tenant_id = _tenant AND h.timeline_id = m.timeline_id AND h.seq = m.seq
+            ) END
             FROM unnest(present || ids[1:cardinality(tops) - 1], tops, top || tops[1:cardinality(tops) - 1])
                 AS r (line, low, high)
             CROSS JOIN LATERAL (
@@ -394,13 +421,19 @@ END $$;
 CREATE FUNCTION threadline.find_message(
     _tenant text, _owner text, _role text, _thread text, _message text
 ) RETURNS TABLE (
-    id text, role "char", timeline_id text, seq integer, parts bytea, metadata bytea, turn_id text, created_us bigint
+    id text, role "char", timeline_id text, seq integer, parts bytea, metadata bytea, turn_id text, created_us bigint,
+    hidden integer[]
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     entered constant boolean := threadline.enter_scope(_tenant, _owner, _role);
+    hides constant boolean := EXISTS (SELECT FROM threadline.hidden_parts h WHERE h.tenant_id = _tenant);
 BEGIN
-    RETURN QUERY SELECT m.id, m.role, m.timeline_id, m.seq, m.parts, m.metadata, m.turn_id, m.created_us
+    RETURN QUERY SELECT m.id, m.role, m.timeline_id, m.seq, m.parts, m.metadata, m.turn_id, m.created_us,
+            CASE WHEN hides THEN (
+                SELECT array_agg(h.part) FROM threadline.hidden_parts h
+                WHERE h.tenant_id = _tenant AND h.timeline_id = m.timeline_id AND h.seq = m.seq
+            ) END
         FROM threadline.threads t
         JOIN threadline.timelines l ON l.tenant_id = _tenant AND l.id = t.timeline_id
         JOIN threadline.messages m ON m.tenant_id = _tenant AND m.id = _message

@@ -1,6 +1,6 @@
 -- Tables whose rows belong to an owner, in an order that the foreign keys allow.
 CREATE FUNCTION threadline.owned_tables() RETURNS text[] LANGUAGE sql IMMUTABLE RETURN ARRAY[
-    'turn_chunks', 'tool_runs', 'turns', 'summaries', 'saved_points', 'append_keys', 'bindings', 'messages',
+    'turn_chunks', 'tool_runs', 'turns', 'summaries', 'hidden_parts', 'saved_points', 'append_keys', 'bindings', 'messages',
     'timelines', 'stored_values', 'threads', 'context_snapshots', 'links', 'link_codes', 'inbox', 'outbox', 'api_tokens',
     'usage_days'
 ];
@@ -16,6 +16,7 @@ BEGIN
     DELETE FROM threadline.message_search s
     WHERE s.tenant_id = _tenant AND s.timeline_id = _timeline AND s.seq > _top;
     DELETE FROM threadline.summaries s WHERE s.tenant_id = _tenant AND s.timeline_id = _timeline AND s.seq > _top;
+    DELETE FROM threadline.hidden_parts h WHERE h.tenant_id = _tenant AND h.timeline_id = _timeline AND h.seq > _top;
     DELETE FROM threadline.search_backlog b
     WHERE b.tenant_id = _tenant AND b.timeline_id = _timeline AND b.first_seq > _top;
     UPDATE threadline.search_backlog b SET last_seq = _top

@@ -97,7 +97,8 @@ END $$;
 CREATE FUNCTION threadline.search_messages(
     _tenant text, _owner text, _role text, _words text[], _limit integer, _offset integer, _caught_up boolean
 ) RETURNS TABLE (
-    thread_id text, state_key text, title text, message_id text, seq integer, role "char", parts bytea, created_us bigint
+    thread_id text, state_key text, title text, message_id text, seq integer, role "char", parts bytea, created_us bigint,
+    hidden integer[]
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -105,6 +106,7 @@ DECLARE
     indexed bigint;
     hit record;
     thread text;
+    marks integer[];
 BEGIN
     IF NOT _caught_up AND (EXISTS (
         SELECT FROM threadline.threads t
@@ -121,9 +123,12 @@ BEGIN
     LOOP
         thread := threadline.find_showing_thread(_tenant, hit.timeline_id, hit.seq);
         CONTINUE WHEN thread IS NULL;
+        SELECT array_agg(h.part) INTO marks FROM threadline.hidden_parts h
+        WHERE h.tenant_id = _tenant AND h.timeline_id = hit.timeline_id AND h.seq = hit.seq;
+        CONTINUE WHEN -1 = ANY (marks);
         _offset := _offset - 1;
         CONTINUE WHEN _offset >= 0;
-        RETURN QUERY SELECT t.id, t.state_key, t.title, m.id, m.seq, m.role, m.parts, m.created_us
+        RETURN QUERY SELECT t.id, t.state_key, t.title, m.id, m.seq, m.role, m.parts, m.created_us, marks
             FROM threadline.threads t, threadline.messages m
             WHERE t.tenant_id = _tenant AND t.id = thread
                 AND m.tenant_id = _tenant AND m.timeline_id = hit.timeline_id AND m.seq = hit.seq;

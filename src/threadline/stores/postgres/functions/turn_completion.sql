@@ -138,6 +138,12 @@ BEGIN
         placed := threadline.append(_tenant, _owner, _role, _now_us, message, _ids_checked => true);
         ASSERT placed.timeline_id IS NOT NULL, 'a locked thread changed';
     END LOOP;
+    -- What was hidden stays hidden in the copies.
+    INSERT INTO threadline.hidden_parts (tenant_id, timeline_id, seq, part, owner_id, turn_id, hidden_at)
+    SELECT _tenant, _given.new_timeline_id, hidden.seq, hidden.part, hidden.owner_id, hidden.turn_id, hidden.hidden_at
+    FROM unnest(lineage.ids, lineage.tops) AS h (line, top)
+    JOIN threadline.hidden_parts hidden ON hidden.tenant_id = _tenant AND hidden.timeline_id = h.line
+        AND hidden.seq > _turn.request_seq AND hidden.seq <= h.top;
 END $$;
 
 -- One outbox row for each payload, to the place that the turn's arrival named; the arrival is settled with it.

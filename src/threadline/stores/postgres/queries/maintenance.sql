@@ -65,6 +65,10 @@ FROM threadline.saved_points WHERE tenant_id = $1 ORDER BY owner_id, name OFFSET
 SELECT timeline_id, seq, owner_id, text, created_at, source, model
 FROM threadline.summaries WHERE tenant_id = $1 ORDER BY timeline_id, seq OFFSET $2 LIMIT $3;
 
+-- name: read_hidden_parts
+SELECT timeline_id, seq, part, owner_id, turn_id, hidden_at
+FROM threadline.hidden_parts WHERE tenant_id = $1 ORDER BY timeline_id, seq, part OFFSET $2 LIMIT $3;
+
 -- name: read_context_snapshots
 SELECT owner_id, agent_id, context, created_at, updated_at
 FROM threadline.context_snapshots WHERE tenant_id = $1 ORDER BY owner_id, agent_id OFFSET $2 LIMIT $3;
@@ -182,6 +186,10 @@ VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING;
 -- name: write_summaries
 INSERT INTO threadline.summaries (tenant_id, timeline_id, seq, owner_id, text, created_at, source, model)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING;
+
+-- name: write_hidden_parts
+INSERT INTO threadline.hidden_parts (tenant_id, timeline_id, seq, part, owner_id, turn_id, hidden_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING;
 
 -- name: write_context_snapshots
 INSERT INTO threadline.context_snapshots (tenant_id, owner_id, agent_id, context, created_at, updated_at)

@@ -84,6 +84,11 @@ SELECT x.no, l.id, x.seq, l.owner_id, x.text, x.created_us, x.source, x.model
 FROM summaries x JOIN timelines l ON l.no = x.timeline_no
 WHERE l.tenant_id = ?1 AND x.no > ?2 ORDER BY x.no LIMIT ?3;
 
+-- name: read_hidden_parts
+SELECT 0, l.id, h.seq, h.part, l.owner_id, h.turn_id, h.hidden_us
+FROM hidden_parts h JOIN timelines l ON l.no = h.timeline_no
+WHERE l.tenant_id = ?1 ORDER BY h.timeline_no, h.seq, h.part LIMIT ?3 OFFSET ?2;
+
 -- name: read_context_snapshots
 SELECT 0, owner_id, agent_id, context, created_us, updated_us
 FROM context_snapshots WHERE tenant_id = ?1 ORDER BY owner_id, agent_id LIMIT ?3 OFFSET ?2;
@@ -196,6 +201,10 @@ VALUES (?1, ?2, ?3, ?5, ?6, ?7) ON CONFLICT DO NOTHING;
 
 -- name: write_summaries
 INSERT INTO summaries (timeline_no, seq, text, created_us, source, model) VALUES (?2, ?3, ?5, ?6, ?7, ?8)
+ON CONFLICT DO NOTHING;
+
+-- name: write_hidden_parts
+INSERT INTO hidden_parts (timeline_no, seq, part, turn_id, hidden_us) VALUES (?2, ?3, ?4, ?6, ?7)
 ON CONFLICT DO NOTHING;
 
 -- name: write_context_snapshots

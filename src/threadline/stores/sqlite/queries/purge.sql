@@ -12,6 +12,8 @@ UNION ALL SELECT 'append_keys', count(*)
 UNION ALL SELECT 'saved_points', count(*) FROM saved_points WHERE tenant_id = ?1 AND (owner_id = ?2 OR ?3)
 UNION ALL SELECT 'summaries', count(*)
     FROM timelines l JOIN summaries x ON x.timeline_no = l.no WHERE l.tenant_id = ?1 AND (l.owner_id = ?2 OR ?3)
+UNION ALL SELECT 'hidden_parts', count(*)
+    FROM timelines l JOIN hidden_parts h ON h.timeline_no = l.no WHERE l.tenant_id = ?1 AND (l.owner_id = ?2 OR ?3)
 UNION ALL SELECT 'context_snapshots', count(*) FROM context_snapshots WHERE tenant_id = ?1 AND (owner_id = ?2 OR ?3)
 UNION ALL SELECT 'bindings', count(*) FROM bindings WHERE tenant_id = ?1 AND (owner_id = ?2 OR ?3)
 UNION ALL SELECT 'links', count(*) FROM links WHERE tenant_id = ?1 AND (owner_id = ?2 OR ?3)
@@ -98,6 +100,9 @@ DELETE FROM messages WHERE timeline_no = ? AND seq > ?;
 
 -- name: remove_summaries
 DELETE FROM summaries WHERE timeline_no = ? AND seq > ?;
+
+-- name: remove_hidden_parts
+DELETE FROM hidden_parts WHERE timeline_no = ? AND seq > ?;
 
 -- name: remove_timeline
 DELETE FROM timelines WHERE no = ?;

@@ -12,6 +12,7 @@ UNION ALL SELECT 'messages', count(*) FROM messages
 UNION ALL SELECT 'append_keys', count(*) FROM append_keys
 UNION ALL SELECT 'saved_points', count(*) FROM saved_points
 UNION ALL SELECT 'summaries', count(*) FROM summaries
+UNION ALL SELECT 'hidden_parts', count(*) FROM hidden_parts
 UNION ALL SELECT 'context_snapshots', count(*) FROM context_snapshots
 UNION ALL SELECT 'bindings', count(*) FROM bindings
 UNION ALL SELECT 'links', count(*) FROM links
