@@ -30,7 +30,7 @@ HOMES = {
     "jwt": "threadline.service",
     "mcp": "threadline.agents",
     "nio": "threadline.matrix",
-    "openai": "threadline.agents",
+    "openai": "threadline.agents threadline.adapters.openai_agents",
     "prompt_toolkit": "threadline.cli",
     "re2": "threadline.core",
     "rich": "threadline.cli",

@@ -22,3 +22,8 @@ def test_in_the_environment_of_the_frameworks(name: str) -> None:
 async def test_langgraph_stores_its_threads_here(kind: str, tmp_path: Path) -> None:
     database = str(tmp_path / "graphs.db") if kind == "sqlite" else await postgres_database()
     run_pytest([HERE / "check_langgraph.py"], variables={"FRAMEWORK_TEST_DATABASE": database})
+
+
+@pytest.mark.req("A-08")
+def test_agents_of_frameworks_are_agents_here() -> None:
+    run_pytest([HERE / "check_agents.py"], seconds=900)

@@ -10,8 +10,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from threadline.core.errors import ExtraMissing
+from threadline.core.files import IMAGE_TYPES, data_url, embedded, is_web_url
 from threadline.core.messages import Role
-from threadline.core.parts import FilePart, Part, ReasoningPart, TextPart, ToolPart, encode, plain_text, tool_part
+from threadline.core.parts import (
+    FilePart,
+    Part,
+    ReasoningPart,
+    StepStartPart,
+    TextPart,
+    ToolPart,
+    encode,
+    plain_text,
+    tool_part,
+)
+from threadline.core.prompts import file_note
 from threadline.core.sanitize import sanitize_json, sanitize_text
 
 try:
@@ -153,8 +165,30 @@ def to_langchain(role: str, parts: Sequence[Part], message_id: str | None = None
             texts.append(part.text)
         elif isinstance(part, ToolPart):
             open_calls.append(part)
+        elif isinstance(part, StepStartPart) and open_calls:
+            close()
+        elif isinstance(part, FilePart):
+            texts.append(file_note(part))
     close()
     return messages
+
+
+def _user_file(part: FilePart) -> dict[str, Any]:
+    found = embedded(part)
+    if found is not None and found.media_type in IMAGE_TYPES:
+        return {"type": "image_url", "image_url": {"url": data_url(found.media_type, found.base64)}}
+    if found is not None and found.media_type == "text/plain":
+        return {"type": "text", "text": f"{file_note(part)}\n{found.content.decode()}"}
+    if found is not None:
+        return {
+            "type": "file",
+            "base64": found.base64,
+            "mime_type": found.media_type,
+            "filename": part.filename or "file",
+        }
+    if is_web_url(part) and part.media_type.startswith("image/"):
+        return {"type": "image_url", "image_url": {"url": part.url}}
+    return {"type": "text", "text": file_note(part)}
 
 
 def _arguments(call: ToolPart) -> dict[str, Any]:
@@ -177,6 +211,6 @@ def _user_content(parts: Sequence[Part]) -> Any:
     for part in parts:
         if isinstance(part, TextPart):
             content.append({"type": "text", "text": part.text})
-        elif isinstance(part, FilePart) and part.media_type.startswith("image/"):
-            content.append({"type": "image_url", "image_url": {"url": part.url}})
+        elif isinstance(part, FilePart):
+            content.append(_user_file(part))
     return content

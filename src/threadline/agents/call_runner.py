@@ -121,12 +121,12 @@ class ToolCallRunner:
 
     async def _run_once(self, call: ToolCall, tool: Tool, keywords: dict[str, Any]) -> ToolOutcome:
         earlier = await self._services.journal.begin(call, repeatable=tool.repeatable)
-        if earlier is not None and earlier.output_json is not None:
-            return _decode_result(call, earlier.output_json)
+        if earlier is not None and (recorded := recorded_result(call, earlier)) is not None:
+            return recorded
         if earlier is not None and not (tool.repeatable and earlier.repeatable):
-            return ToolError(call.call_id, _unknown_outcome(earlier))
+            return ToolError(call.call_id, describe_unknown_outcome(earlier))
         result = await self._run_tool(call, tool, keywords)
-        await self._services.journal.end(call.call_id, _encode_result(result))
+        await self._services.journal.end(call.call_id, encode_result(result))
         return result
 
     async def _run_tool(self, call: ToolCall, tool: Tool, keywords: dict[str, Any]) -> ToolOutcome:
@@ -144,18 +144,21 @@ class ToolCallRunner:
         return result
 
 
-def _encode_result(result: ToolOutcome) -> dict[str, Any]:
+def encode_result(result: ToolOutcome) -> dict[str, Any]:
     return {"error": result.error} if isinstance(result, ToolError) else {"output": result.output}
 
 
-def _decode_result(call: ToolCall, output_json: bytes) -> ToolOutcome:
-    record = jsontext.parse(output_json, "recorded tool result")
+def recorded_result(call: ToolCall, run: ToolRun) -> ToolOutcome | None:
+    """The result of a run that ended, from its record."""
+    if run.output_json is None:
+        return None
+    record = jsontext.parse(run.output_json, "recorded tool result")
     if "error" in record:
         return ToolError(call.call_id, record["error"])
     return ToolResult(call.call_id, record["output"])
 
 
-def _unknown_outcome(run: ToolRun) -> str:
+def describe_unknown_outcome(run: ToolRun) -> str:
     return (
         f"{run.name} was started earlier in this turn and interrupted; it is not known whether it took effect. "
         "It is not safe to repeat, so it was not run again."

@@ -13,6 +13,7 @@ from contextlib import aclosing
 from functools import partial
 from typing import Any, cast
 
+from threadline.agents.framework_objects import adapt
 from threadline.agents.function_tools import FunctionTools
 from threadline.agents.limits import RunLimits
 from threadline.agents.reply_builder import limit_events
@@ -26,7 +27,10 @@ from threadline.ports import Agent, AgentServices
 
 
 def as_agent(given: Any) -> Agent:
-    """An Agent unchanged, or a FunctionAgent for a function. InvalidInput for anything else."""
+    """An Agent unchanged, or one for a function or for an agent of a framework. InvalidInput for anything else."""
+    # First, because agents of some frameworks have a `run` of another signature.
+    if (adapted := adapt(given)) is not None:
+        return adapted
     if hasattr(given, "run"):
         # The protocol is structural, so a user's class need not inherit from it; its signature is not checked.
         return cast("Agent", given)

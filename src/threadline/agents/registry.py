@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
+from threadline.agents.framework_objects import is_framework_object
 from threadline.agents.limits import RunLimits
 from threadline.agents.loop import LoopAgent
 from threadline.agents.mcp.servers import McpServers
@@ -178,7 +179,7 @@ def _function(row: AgentRow, given: Inputs) -> Agent:
         taken = [*found.tool_names, *_names(given.tools)]
         return found.with_tools((*given.tools, *load_tools(row.id, chosen.tools, taken)), _sources(row, given, chosen))
     tools = load_tools(row.id, chosen.tools, _names(given.tools))
-    if (tools or chosen.mcp) and hasattr(found, "run"):
+    if (tools or chosen.mcp) and (is_framework_object(found) or hasattr(found, "run")):
         raise SettingsInvalid(f"{where} is an agent with its own tools: remove `tools` and `mcp`")
     try:
         if tools or chosen.mcp:

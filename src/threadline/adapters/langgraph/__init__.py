@@ -1,6 +1,7 @@
-"""LangGraph: `ThreadlineSaver` stores the threads of a graph.
+"""LangGraph: `ThreadlineSaver` stores the threads of a graph, `agent` makes a graph an agent here.
 
 graph = builder.compile(checkpointer=ThreadlineSaver(tl.as_user("ada")))
+threadline.open(…, agents={"helper": langgraph.agent(builder.compile())})
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ try:
 except ImportError as exc:
     raise ExtraMissing("langgraph", "the LangGraph adapter") from exc
 
+from threadline.adapters.langgraph.agent_adapter import agent
 from threadline.adapters.langgraph.checkpointer import ThreadlineSaver
 
 del _installed
 
-__all__ = ["ThreadlineSaver"]
+__all__ = ["ThreadlineSaver", "agent"]
