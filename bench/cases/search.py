@@ -25,8 +25,8 @@ RARE = "quetzalcoatlus"
 
 async def search(arena: Arena) -> list[Row]:
     """Searches in 1,000,000 messages of 200 characters in 1,000 threads of one owner: a word that ten messages hold,
-    two words together, words in one message of a hundred and in two of three, and an unused word. People search
-    while they type, so every keystroke waits for this."""
+    two words together, words in one message of a hundred and in two of three, and an unused word; single messages,
+    and grouped by thread as the page shows them. People search while they type, so every keystroke waits for this."""
     ours = await ThreadlineLibrary.open(await place_for_ours(arena))
     total = arena.sized(1_000_000, 20_000)
     await _fill(ours, total)
@@ -40,6 +40,7 @@ async def search(arena: Arena) -> list[Row]:
         "a word nobody used": "archaeopteryx",
     }
     operations: dict[str, Operation] = {name: partial(ours.user.search, query) for name, query in queries.items()}
+    operations |= {f"{name}, by thread": partial(ours.user.search_threads, query) for name, query in queries.items()}
     taken = await interleave(operations, rounds=arena.sized(10, 5), repeats=2)
     await ours.close()
     return [timing(SEARCH, OURS, samples, at=f"{total:,} messages, {name}") for name, samples in taken.items()]

@@ -71,6 +71,7 @@ if TYPE_CHECKING:
         Scope,
         Thread,
         ThreadFields,
+        ThreadHits,
         ThreadUpdate,
         Timeline,
     )
@@ -95,13 +96,12 @@ if TYPE_CHECKING:
     from threadline.sync_api import (
         SyncClient,
         SyncGateway,
-        SyncReply,
         SyncThread,
         SyncThreadline,
         connect_sync,
         open_sync,
     )
-    from threadline.sync_values import SyncValues
+    from threadline.sync_values import SyncReply, SyncValues
 
 __all__ = [
     "Admission",
@@ -170,6 +170,7 @@ __all__ = [
     "ThreadFields",
     "ThreadFilterFields",
     "ThreadHandle",
+    "ThreadHits",
     "ThreadUpdate",
     "Threadline",
     "ThreadlineError",
@@ -267,6 +268,7 @@ _HOMES = {
     "threadline.core.threads": (
         "Appended",
         "Hit",
+        "ThreadHits",
         "Page",
         "Point",
         "SavedPoint",
@@ -314,13 +316,12 @@ _HOMES = {
     "threadline.sync_api": (
         "SyncClient",
         "SyncGateway",
-        "SyncReply",
         "SyncThread",
         "SyncThreadline",
         "connect_sync",
         "open_sync",
     ),
-    "threadline.sync_values": ("SyncValues",),
+    "threadline.sync_values": ("SyncReply", "SyncValues"),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 

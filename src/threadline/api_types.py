@@ -159,23 +159,6 @@ class EmptyHistory(ApiStruct, frozen=True):
     messages: list[MessageInfo]
 
 
-class SearchHit(ApiStruct, frozen=True):
-    """A message that matches a search."""
-
-    thread_id: str
-    state_key: str
-    message_id: str
-    seq: int
-    role: str
-    snippet: str
-    created_at: Moment
-    title: str | None = None
-
-
-class SearchResponse(ApiStruct, frozen=True):
-    hits: list[SearchHit]
-
-
 class ForkPoint(ApiStruct, frozen=True):
     timeline_id: str
     seq: int

@@ -26,6 +26,7 @@ from threadline.core.threads import (
     Scope,
     Thread,
     ThreadFields,
+    ThreadHits,
     ThreadUpdate,
     Timeline,
 )
@@ -269,8 +270,21 @@ class UserView(Gateway):
     async def prune(self, *, older_than: dt.timedelta = dt.timedelta(0)) -> int:
         return await self._threads.prune(older_than=older_than)
 
-    async def search(self, query: str, *, limit: int = 20, offset: int = 0) -> list[Hit]:
-        return await self._threads.search(query, limit=limit, offset=offset)
+    async def search(
+        self, query: str, *, limit: int = 20, offset: int = 0, **matching: Unpack[ThreadFilterFields]
+    ) -> list[Hit]:
+        return await self._threads.search(query, limit=limit, offset=offset, **matching)
+
+    async def search_threads(
+        self,
+        query: str,
+        *,
+        limit: int = 20,
+        cursor: str | None = None,
+        passages: int = 3,
+        **matching: Unpack[ThreadFilterFields],
+    ) -> Page[ThreadHits]:
+        return await self._threads.search_threads(query, limit=limit, cursor=cursor, passages=passages, **matching)
 
     async def saved_points(self) -> list[SavedPoint]:
         return await self._threads.saved_points()

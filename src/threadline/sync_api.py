@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 from asyncio import AbstractEventLoop
-from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self, TypeVar, Unpack
 
@@ -17,7 +17,6 @@ from threadline.bootstrap import OpenOptions, Threadline
 from threadline.core.approvals import Answer, Pending
 from threadline.core.channels import ContextSnapshot
 from threadline.core.client_tools import ClientTool
-from threadline.core.events import Event
 from threadline.core.messages import Message, NewMessage
 from threadline.core.thread_filters import ThreadFilterFields
 from threadline.core.threads import (
@@ -29,6 +28,7 @@ from threadline.core.threads import (
     SavedPoint,
     Thread,
     ThreadFields,
+    ThreadHits,
     ThreadUpdate,
     Timeline,
     UserRole,
@@ -37,48 +37,14 @@ from threadline.core.transfer import ExportFormat
 from threadline.core.turns import Policy, Summary, Surface, TurnInfo
 from threadline.core.usage import UsageFilter, UsageRow
 from threadline.core.values import ValueChange
-from threadline.ports import Approver, Gateway, GatewayContexts, GatewayReply, GatewayThread
+from threadline.ports import Approver, Gateway, GatewayContexts, GatewayThread
 from threadline.ports.thread_attributes import ThreadAttributes
-from threadline.sync_values import LoopThread, SyncValues
+from threadline.sync_values import LoopThread, SyncReply, SyncValues
 
 if TYPE_CHECKING:
     from threadline.client import Client, RetryPolicy
 
 T = TypeVar("T")
-
-
-async def _await(target: Awaitable[T]) -> T:
-    return await target
-
-
-class SyncReply:
-    """The answer to one question. `message()` waits for all of it, iteration gives its events."""
-
-    def __init__(self, loop: LoopThread, reply: GatewayReply) -> None:
-        self._loop = loop
-        self._reply = reply
-
-    def message(self) -> Message:
-        """What `await reply` gives: the stored message. AgentFailed."""
-        return self._loop.wait(_await(self._reply))
-
-    def __iter__(self) -> Iterator[Event]:
-        return self._loop.iterate(lambda: aiter(self._reply))
-
-    def text(self) -> Iterator[str]:
-        return self._loop.iterate(self._reply.text)
-
-    def accept(self) -> TurnInfo:
-        return self._loop.wait(self._reply.accept())
-
-    def turn(self) -> TurnInfo:
-        return self._loop.wait(self._reply.turn())
-
-    def ended(self) -> TurnInfo:
-        return self._loop.wait(self._reply.ended())
-
-    def stop(self) -> bool:
-        return self._loop.wait(self._reply.stop())
 
 
 class SyncThread(ThreadAttributes):
@@ -307,8 +273,22 @@ class SyncGateway:
     def prune(self, *, older_than: dt.timedelta = dt.timedelta(0)) -> int:
         return self._loop.wait(self._gateway.prune(older_than=older_than))
 
-    def search(self, query: str, *, limit: int = 20, offset: int = 0) -> list[Hit]:
-        return self._loop.wait(self._gateway.search(query, limit=limit, offset=offset))
+    def search(
+        self, query: str, *, limit: int = 20, offset: int = 0, **matching: Unpack[ThreadFilterFields]
+    ) -> list[Hit]:
+        return self._loop.wait(self._gateway.search(query, limit=limit, offset=offset, **matching))
+
+    def search_threads(
+        self,
+        query: str,
+        *,
+        limit: int = 20,
+        cursor: str | None = None,
+        passages: int = 3,
+        **matching: Unpack[ThreadFilterFields],
+    ) -> Page[ThreadHits]:
+        found = self._gateway.search_threads(query, limit=limit, cursor=cursor, passages=passages, **matching)
+        return self._loop.wait(found)
 
     def saved_points(self) -> list[SavedPoint]:
         return self._loop.wait(self._gateway.saved_points())

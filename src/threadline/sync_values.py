@@ -1,16 +1,19 @@
-"""Values without `await`, and the event loop in a thread that everything synchronous runs on."""
+"""Replies and values without `await`, and the event loop in a thread that everything synchronous runs on."""
 
 from __future__ import annotations
 
 import asyncio
 import datetime as dt
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from typing import Any, TypeVar
 
+from threadline.core.events import Event
+from threadline.core.messages import Message
 from threadline.core.threads import Page
+from threadline.core.turns import TurnInfo
 from threadline.core.values import StoredValue, ValueChange
-from threadline.ports import GatewayValues
+from threadline.ports import GatewayReply, GatewayValues
 
 T = TypeVar("T")
 
@@ -46,6 +49,40 @@ class LoopThread:
 
 async def _next(iterator: AsyncIterator[T]) -> T:
     return await anext(iterator)
+
+
+async def _await(target: Awaitable[T]) -> T:
+    return await target
+
+
+class SyncReply:
+    """The answer to one question. `message()` waits for all of it, iteration gives its events."""
+
+    def __init__(self, loop: LoopThread, reply: GatewayReply) -> None:
+        self._loop = loop
+        self._reply = reply
+
+    def message(self) -> Message:
+        """What `await reply` gives: the stored message. AgentFailed."""
+        return self._loop.wait(_await(self._reply))
+
+    def __iter__(self) -> Iterator[Event]:
+        return self._loop.iterate(lambda: aiter(self._reply))
+
+    def text(self) -> Iterator[str]:
+        return self._loop.iterate(self._reply.text)
+
+    def accept(self) -> TurnInfo:
+        return self._loop.wait(self._reply.accept())
+
+    def turn(self) -> TurnInfo:
+        return self._loop.wait(self._reply.turn())
+
+    def ended(self) -> TurnInfo:
+        return self._loop.wait(self._reply.ended())
+
+    def stop(self) -> bool:
+        return self._loop.wait(self._reply.stop())
 
 
 class SyncValues:

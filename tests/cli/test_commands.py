@@ -93,13 +93,17 @@ def test_threads_can_be_branched_saved_loaded_undone_and_switched(run: Run, thre
     assert run("threads", "switch", thread_id, lines["timelines"][0]["id"], "--json").json()["messageCount"] == 4
     assert run("threads", "load", branched["id"], "here", "--json").json()["messageCount"] == 4
     assert run("threads", "rename", thread_id, "Answers", "--json").json()["title"] == "Answers"
+    assert thread_id in run("threads", "search", "answers", "--passages", "0").out
 
 
 def test_search_finds_messages_by_word(run: Run, thread_id: str) -> None:
-    hits = run("threads", "search", "calculate", "--json").json()["hits"]
-    assert hits[0]["threadId"] == thread_id
-    assert "calculate" in hits[0]["snippet"]
-    assert run("threads", "search", "elephant").out == "No messages found.\n"
+    (found,) = run("threads", "search", "calculate", "--json").json()["threads"]
+    assert found["threadId"] == thread_id
+    assert found["hitCount"] == len(found["hits"])
+    assert "calculate" in found["hits"][0]["snippet"]
+    assert "calculate" in run("threads", "search", "calculat").out
+    assert run("threads", "search", "calculate", "--until", "2001-01-01").out == "Nothing found.\n"
+    assert run("threads", "search", "elephant").out == "Nothing found.\n"
 
 
 def test_a_deleted_thread_can_be_restored(run: Run, thread_id: str) -> None:
@@ -353,7 +357,7 @@ def test_purging_a_user_deletes_all_their_data(run: Run, thread_id: str) -> None
     assert run("purge", "user", "missing", "--yes").code == 3
     assert run("purge", "user", "local", "--yes").code == 0
     assert run("threads", "list", "--json").json()["threads"] == []
-    assert run("threads", "search", "calculate").out == "No messages found.\n"
+    assert run("threads", "search", "calculate").out == "Nothing found.\n"
 
 
 def test_a_thread_is_invisible_to_other_users_and_tenants(run: Run, thread_id: str) -> None:

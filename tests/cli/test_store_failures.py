@@ -304,7 +304,7 @@ def test_an_agent_of_the_database_answers_in_memory(run: Run, disk: Path) -> Non
 def check_readable(run: Run, database: str) -> None:
     (thread,) = run("threads", "list", "--database", database, "--json").json()["threads"]
     assert "6*7 is 42." in run("threads", "show", thread["id"], "--database", database).out
-    assert run("threads", "search", "calculate", "--database", database, "--json").json()["hits"]
+    assert run("threads", "search", "calculate", "--database", database, "--json").json()["threads"]
     assert "6*7 is 42." in run("threads", "export", "--all", "--database", database).out
     refused = run("threads", "rename", thread["id"], "Other", "--database", database)
     assert (refused.code, refused.err.count("\n")) == (6, 1)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from threadline.api_types import SearchResponse
+from threadline.api_search_types import SearchResponse
 from threadline.client.replies import End, Frame, FrameReader, Start, parse_frame
 from threadline.client.transport import to_error
 from threadline.client.values import read

@@ -11,7 +11,8 @@ import pytest
 import threadline
 from threadline import NotFound, open_sync
 from threadline.ports import Gateway, GatewayContexts, GatewayReply, GatewayThread
-from threadline.sync_api import SyncContexts, SyncGateway, SyncReply, SyncThread
+from threadline.sync_api import SyncContexts, SyncGateway, SyncThread
+from threadline.sync_values import SyncReply
 
 
 def test_a_script_without_await(tmp_path: Path) -> None:

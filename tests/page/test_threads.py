@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from playwright.sync_api import Page, expect
 
 import threadline
@@ -58,12 +59,84 @@ def test_search_as_you_type_shows_passages_and_opens_them(person: Person, servic
     page = person.open()
     open_list(page)
     page.get_by_role("searchbox").press_sequentially("answer porto")
-    hit = page.get_by_role("list", name="Search results").get_by_role("listitem")
-    expect(hit).to_have_count(1)
-    expect(hit).to_contain_text("An answer about Porto")
-    expect(hit.locator("mark").first).to_have_text(re.compile("answer", re.IGNORECASE))
-    hit.get_by_role("link").click()
+    found = page.get_by_role("list", name="Search results").get_by_role("listitem")
+    expect(found).to_have_count(1)
+    expect(found).to_contain_text("Porto")
+    expect(found.locator("mark").first).to_have_text(re.compile("porto", re.IGNORECASE))
+    found.get_by_role("link", name="An answer about Porto").click()
     expect(page.locator(".message-found")).to_contain_text("An answer about Porto")
+
+
+@pytest.mark.req("P-01")
+def test_search_groups_results_and_finds_titles(person: Person, service: Service) -> None:
+    async def make() -> None:
+        for number in range(25):
+            thread = await person.view.create_thread(title=f"Trip {number}")
+            await thread.append(*(f"acquisition {number} {place}" for place in range(5)))
+        await person.view.create_thread(title="Zebracorn drawing", state_key="drawing")
+
+    service.do(make())
+    page = person.open()
+    page.get_by_role("searchbox").press_sequentially("acquis")
+    found = page.get_by_role("list", name="Search results").get_by_role("listitem")
+    expect(found).to_have_count(20)
+    expect(page.get_by_text("20+ threads")).to_be_visible()
+    expect(found.first).to_contain_text("5 messages")
+    expect(found.first).to_contain_text("2 more in this thread")
+    page.get_by_role("button", name="More results").click()
+    expect(found).to_have_count(25)
+    expect(page.get_by_text("25 threads")).to_be_visible()
+    page.get_by_role("searchbox").fill("zebrac")
+    expect(found).to_have_count(1)
+    found.get_by_role("link", name="Zebracorn drawing").click()
+    assert page.url.endswith("/t/drawing")
+    page.get_by_role("searchbox").fill("giraffe")
+    expect(page.get_by_text("Nothing matches “giraffe”.")).to_be_visible()
+
+
+@pytest.mark.req("P-01")
+def test_a_result_deep_in_a_long_thread_opens_a_window_around_it(person: Person, service: Service) -> None:
+    async def make() -> None:
+        thread = await person.view.create_thread(title="Long", state_key="long")
+        for first in range(0, 5_000, 500):
+            texts = (f"Line {number}" for number in range(first, first + 500))
+            await thread.append(*(f"{text} zyxomma" if text == "Line 700" else text for text in texts))
+
+    service.do(make())
+    page = person.open()
+    page.get_by_role("searchbox").press_sequentially("zyxomma")
+    page.get_by_role("link", name="Line 700 zyxomma").click()
+    expect(page.locator(".message-found")).to_contain_text("Line 700 zyxomma")
+    messages = page.get_by_role("list", name="Messages").get_by_role("listitem")
+    assert messages.count() <= 180
+    newer = page.get_by_role("button", name="Load newer messages")
+    shown_before = messages.count()
+    newer.click()
+    expect(messages).not_to_have_count(shown_before)
+    expect(newer).to_be_visible()
+    page.get_by_role("button", name="Jump to the newest message").click()
+    expect(shown(page, "Line 4999")).to_be_visible()
+    expect(newer).to_be_hidden()
+    assert messages.count() <= 180
+
+
+@pytest.mark.req("P-01")
+def test_a_message_sent_beside_an_old_result_stands_at_the_end(person: Person, service: Service) -> None:
+    async def make() -> None:
+        thread = await person.view.create_thread(title="Long", state_key="long")
+        await thread.append(*(f"Line {number}" for number in range(400)), "the end")
+        await thread.append("Line with zyxomma", after=100)
+        await thread.append(*(f"Later {number}" for number in range(300)))
+
+    service.do(make())
+    page = person.open()
+    page.get_by_role("searchbox").press_sequentially("zyxomma")
+    page.get_by_role("link", name="Line with zyxomma").click()
+    expect(page.locator(".message-found")).to_contain_text("zyxomma")
+    say(page, "Hello there")
+    settled(page)
+    expect(shown(page, "Later 298")).to_be_attached()
+    expect(shown(page, "zyxomma")).to_have_count(0)
 
 
 def test_a_thread_is_renamed_archived_and_unarchived(person: Person, service: Service) -> None:

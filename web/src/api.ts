@@ -26,6 +26,8 @@ export interface History extends Thread {
   messages: UIMessage[];
   firstSeq?: number;
   active?: boolean;
+  /** The messages are a window around an older one; later messages are not loaded. */
+  isPast?: boolean;
 }
 
 export interface Hit {
@@ -36,6 +38,21 @@ export interface Hit {
   role: string;
   snippet: string;
   createdAt: string;
+}
+
+export interface FoundThread {
+  threadId: string;
+  stateKey: string;
+  title?: string;
+  updatedAt: string;
+  titleMatch: boolean;
+  hitCount: number;
+  hits: Hit[];
+}
+
+export interface FoundPage {
+  threads: FoundThread[];
+  nextCursor?: string;
 }
 
 export interface Turn {

@@ -16,9 +16,10 @@ from threadline.core.arguments import check_int
 from threadline.core.durations import parse_duration
 from threadline.core.messages import Message
 from threadline.core.parts import FilePart, ReasoningPart, TextPart, ToolPart
-from threadline.core.threads import NewThread, Page, Thread, ThreadChanges
+from threadline.core.threads import NewThread, Page, Thread, ThreadChanges, ThreadHits
+from threadline.threads.search_calls import LIST_LIMIT
 from threadline.threads.transfer import export
-from threadline.threads.user_threads import LIST_LIMIT, Threads
+from threadline.threads.user_threads import Threads
 
 _TITLE_LENGTH = 48
 _FOLDER_LENGTH = 30
@@ -113,12 +114,26 @@ def _print_message(message: Message) -> None:
 
 async def search_threads(args: argparse.Namespace) -> None:
     async with open_threadline(args, must_write=False) as tl:
-        hits = await tl.threads(user_scope(tl)).search(" ".join(args.words), limit=args.limit)
+        page = await tl.threads(user_scope(tl)).search_threads(
+            " ".join(args.words),
+            limit=args.limit,
+            cursor=args.cursor,
+            passages=args.passages,
+            **filter_fields(args),
+        )
     if args.json:
-        print_json({"hits": hits})
+        print_json({"threads": list(page), "nextCursor": page.next_cursor})
         return
-    rows = [(hit.thread_id, str(hit.seq), shorten(hit.title or _UNTITLED, 24), hit.snippet) for hit in hits]
-    print_table(("thread", "message", "title", "passage"), rows, empty="No messages found.")
+    rows = [row for found in page for row in _search_rows(found)]
+    print_table(("thread", "hits", "title", "message", "passage"), rows, empty="Nothing found.")
+    if page.next_cursor:
+        print(f"\nMore: repeat the command with --cursor {page.next_cursor}")
+
+
+def _search_rows(found: ThreadHits) -> list[tuple[str, ...]]:
+    passages = [(str(hit.seq), hit.snippet) for hit in found.hits] or [("", "")]
+    head = (found.thread_id, str(found.hit_count), shorten(found.title or _UNTITLED, 24))
+    return [(*(("", "", "") if number else head), *passage) for number, passage in enumerate(passages)]
 
 
 async def branch_thread(args: argparse.Namespace) -> None:

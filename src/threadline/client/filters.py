@@ -10,9 +10,13 @@ from threadline.core.thread_filters import ThreadFilterFields, thread_filter
 
 
 def filter_query(archived: bool | None, deleted: bool, matching: ThreadFilterFields) -> dict[str, Any]:
+    return {**condition_query(matching), "archived": "any" if archived is None else archived, "deleted": deleted}
+
+
+def condition_query(matching: ThreadFilterFields) -> dict[str, Any]:
     """InvalidInput for a filter that cannot be compared, before anything is sent."""
     thread_filter(matching)
-    given: dict[str, Any] = {**matching, "archived": "any" if archived is None else archived, "deleted": deleted}
+    given: dict[str, Any] = {**matching}
     if matching.get("where"):
         given["where"] = msgspec.json.encode(dict(matching["where"])).decode()
     for name in ("since", "until"):

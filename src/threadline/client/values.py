@@ -6,12 +6,13 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from threadline import api_search_types as search_api
 from threadline import api_types as api
 from threadline.core import jsontext
 from threadline.core.channels import ContextSnapshot
 from threadline.core.errors import ServiceUnavailable
 from threadline.core.messages import Message, to_us
-from threadline.core.threads import Hit, Point, SavedPoint, Thread, Timeline
+from threadline.core.threads import Hit, Point, SavedPoint, Thread, ThreadHits, Timeline
 from threadline.core.turns import Summary, TurnInfo
 from threadline.core.usage import UsageRow
 
@@ -37,8 +38,20 @@ def to_thread(info: api.ThreadInfo) -> Thread:
     return Thread(**_fields(info, Thread))
 
 
-def to_hit(hit: api.SearchHit) -> Hit:
+def to_hit(hit: search_api.SearchHit) -> Hit:
     return Hit(**_fields(hit, Hit))
+
+
+def to_thread_hits(found: search_api.ThreadSearchHit) -> ThreadHits:
+    return ThreadHits(
+        thread_id=found.thread_id,
+        state_key=found.state_key,
+        title=found.title,
+        updated_at=found.updated_at,
+        is_title_match=found.title_match,
+        hit_count=found.hit_count,
+        hits=tuple(to_hit(hit) for hit in found.hits),
+    )
 
 
 def to_context(pinned: api.PinnedContext) -> ContextSnapshot:

@@ -6,25 +6,36 @@ import datetime as dt
 from typing import Any, Literal, Self, Unpack
 from urllib.parse import quote
 
+from threadline import api_search_types as search_api
 from threadline import api_types as api
 from threadline.client.bridge import BridgeClient
-from threadline.client.filters import filter_query
+from threadline.client.filters import condition_query, filter_query
 from threadline.client.replies import RemoteReply, earlier_reply
 from threadline.client.stored_values import RemoteValues
 from threadline.client.threads import THREADS, RemoteThread, create, read_thread, thread_body
 from threadline.client.transport import RetryPolicy, Transport
-from threadline.client.values import read, to_context, to_hit, to_saved_point, to_thread, to_turn, to_usage
-from threadline.core.arguments import check_str, new_thread
+from threadline.client.values import (
+    read,
+    to_context,
+    to_hit,
+    to_saved_point,
+    to_thread,
+    to_thread_hits,
+    to_turn,
+    to_usage,
+)
+from threadline.core.arguments import check_query, check_str, new_thread
 from threadline.core.channels import ContextSnapshot
 from threadline.core.errors import DuplicateId, InvalidInput, NotFound
 from threadline.core.ids import check_id, check_name, check_state_key, check_thread_key, check_user_id, is_id
 from threadline.core.thread_filters import ThreadFilterFields
-from threadline.core.threads import Hit, NamedThreadFields, Page, SavedPoint, Thread, ThreadFields
+from threadline.core.threads import Hit, NamedThreadFields, Page, SavedPoint, Thread, ThreadFields, ThreadHits
 from threadline.core.turns import Surface, TurnInfo
 from threadline.core.usage import UsageFilter, UsageRow
 from threadline.ports import Gateway, GatewayContexts
 
 _SAVES = "/api/v1/ai/saves"
+_SEARCH = "/api/v1/ai/search"
 _LINKS = "/api/v1/channels/links"
 
 
@@ -131,11 +142,26 @@ class Client(Gateway):
         body = {"olderThanSeconds": older_than.total_seconds()}
         return read(await self._transport.call("POST", f"{THREADS}/prune", body), api.PruneResponse).removed
 
-    async def search(self, query: str, *, limit: int = 20, offset: int = 0) -> list[Hit]:
-        if not check_str("query", query).strip():
-            raise InvalidInput("`query` must contain at least one word")
-        answer = await self._transport.call("GET", THREADS, query={"q": query, "limit": limit, "offset": offset})
-        return [to_hit(hit) for hit in read(answer, api.SearchResponse).hits]
+    async def search(
+        self, query: str, *, limit: int = 20, offset: int = 0, **matching: Unpack[ThreadFilterFields]
+    ) -> list[Hit]:
+        wanted = {"q": check_query(query), "limit": limit, "offset": offset, **condition_query(matching)}
+        answer = await self._transport.call("GET", THREADS, query=wanted)
+        return [to_hit(hit) for hit in read(answer, search_api.SearchResponse).hits]
+
+    async def search_threads(
+        self,
+        query: str,
+        *,
+        limit: int = 20,
+        cursor: str | None = None,
+        passages: int = 3,
+        **matching: Unpack[ThreadFilterFields],
+    ) -> Page[ThreadHits]:
+        wanted = {"q": check_query(query), "limit": limit, "cursor": cursor, "passages": passages}
+        answer = await self._transport.call("GET", _SEARCH, query={**wanted, **condition_query(matching)})
+        found = read(answer, search_api.ThreadSearchResponse)
+        return Page(tuple(to_thread_hits(each) for each in found.threads), found.next_cursor)
 
     async def saved_points(self) -> list[SavedPoint]:
         found = read(await self._transport.call("GET", _SAVES), api.SavedPointsResponse)

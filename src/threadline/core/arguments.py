@@ -29,6 +29,17 @@ def check_str(name: str, value: object) -> str:
     return value
 
 
+MOST_PASSAGES = 20
+"""Of one thread, in a search."""
+
+
+def check_query(query: object) -> str:
+    """The words of a search."""
+    if not check_str("query", query).strip():
+        raise InvalidInput("`query` must contain at least one word")
+    return str(query)
+
+
 def check_int(name: str, value: object, lowest: int, highest: int | None = None) -> int:
     """InvalidInput unless it is an integer from `lowest` to `highest`."""
     if not isinstance(value, int) or isinstance(value, bool):

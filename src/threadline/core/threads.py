@@ -217,6 +217,18 @@ class Hit(PlainValue, frozen=True):
     created_at: dt.datetime
 
 
+class ThreadHits(PlainValue, frozen=True):
+    """A thread found by a search. `hits` are its best passages, of `hit_count`; none if only its title was found."""
+
+    thread_id: str
+    state_key: str
+    title: str | None
+    updated_at: dt.datetime
+    is_title_match: bool
+    hit_count: int
+    hits: tuple[Hit, ...]
+
+
 class Segment(NamedTuple):
     """One range of a history: seqs `first` to `last`, both inclusive, on one timeline."""
 

@@ -12,7 +12,17 @@ from typing import Protocol
 from threadline.core.messages import Message
 from threadline.core.sealing import CleanText, Sealed
 from threadline.core.thread_filters import EVERY_THREAD, ThreadFilter
-from threadline.core.threads import Appended, Hit, NewThread, Page, SavedPoint, Thread, ThreadChanges, Timeline
+from threadline.core.threads import (
+    Appended,
+    Hit,
+    NewThread,
+    Page,
+    SavedPoint,
+    Thread,
+    ThreadChanges,
+    ThreadHits,
+    Timeline,
+)
 
 
 class ThreadOperations(Protocol):
@@ -141,12 +151,30 @@ class MessageOperations(Protocol):
         """The message of the current history with this id. None if the thread or the message does not exist."""
         ...
 
-    async def search(self, query: str, *, limit: int = 20, offset: int = 0) -> list[Hit]:
+    async def search(
+        self, query: str, *, limit: int = 20, offset: int = 0, matching: ThreadFilter = EVERY_THREAD
+    ) -> list[Hit]:
         """Messages that contain all the words, in the current history of threads that are not deleted, best match
         first. The last word also finds words that begin with it, from three letters on, unless a space follows it. In
         scripts without spaces any part of a sentence is found. A message that several threads share is found once, in
         the thread it was written in if it is still in its history. Every word is literal: no search operator of a
-        database works. Finds every message that was acknowledged before the call."""
+        database works. Finds every message that was acknowledged before the call. `matching` applies to the thread that
+        the hit is in. Of a word that more messages contain than the store ranks, the newest are considered."""
+        ...
+
+    async def search_threads(
+        self,
+        query: str,
+        *,
+        limit: int = 20,
+        cursor: str | None = None,
+        passages: int = 3,
+        matching: ThreadFilter = EVERY_THREAD,
+    ) -> Page[ThreadHits]:
+        """Threads that are not deleted: those whose title contains all the words, latest activity first, then those
+        with a message that does, best match first. Each has the number of its messages that match and the best
+        `passages` of them. Words and messages are those of `search`. InvalidCursor if the cursor was not issued for
+        this search."""
         ...
 
 

@@ -30,6 +30,7 @@ from threadline.core.threads import (
     SavedPoint,
     Thread,
     ThreadFields,
+    ThreadHits,
     ThreadUpdate,
     Timeline,
 )
@@ -324,8 +325,23 @@ class Gateway(Protocol):
         """Removes the user's threads that never held a message and were not used for so long. Returns how many."""
         ...
 
-    async def search(self, query: str, *, limit: int = 20, offset: int = 0) -> list[Hit]:
-        """Messages that contain all the words, best first. `limit` is 1 to 100."""
+    async def search(
+        self, query: str, *, limit: int = 20, offset: int = 0, **matching: Unpack[ThreadFilterFields]
+    ) -> list[Hit]:
+        """Messages that contain all the words, best first, in threads that match the filter. `limit` is 1 to 100."""
+        ...
+
+    async def search_threads(
+        self,
+        query: str,
+        *,
+        limit: int = 20,
+        cursor: str | None = None,
+        passages: int = 3,
+        **matching: Unpack[ThreadFilterFields],
+    ) -> Page[ThreadHits]:
+        """Threads whose title contains all the words, latest activity first, then threads with such messages, best
+        first: each with how many of its messages match and its best `passages` (0 to 20). `limit` is 1 to 100."""
         ...
 
     async def saved_points(self) -> list[SavedPoint]:

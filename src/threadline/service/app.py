@@ -57,6 +57,7 @@ from threadline.service.routes.openai_responses import OpenAIResponseRoutes
 from threadline.service.routes.page import PageRoutes
 from threadline.service.routes.retention import RetentionRoutes
 from threadline.service.routes.saves import SaveRoutes
+from threadline.service.routes.search import SearchRoutes
 from threadline.service.routes.thread_changes import ThreadChangeRoutes
 from threadline.service.routes.thread_details import ThreadDetailRoutes
 from threadline.service.routes.thread_upkeep import IMPORT_PATH, ThreadUpkeepRoutes, TransferRoutes
@@ -269,6 +270,7 @@ def _routes(context: ServiceContext, *, is_authenticated: bool) -> list[BaseRout
         *DispatchRoutes(context).routes(),
         *TransferRoutes(context).routes(),
         *SaveRoutes(context).routes(),
+        *SearchRoutes(context).routes(),
         *ThreadUpkeepRoutes(context).routes(),
         *MessageRoutes(context).routes(),
         *ValueRoutes(context).routes(),

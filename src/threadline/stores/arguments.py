@@ -42,6 +42,7 @@ _LOWEST = {
     "last": -1,
     "limit": 1,
     "offset": 0,
+    "passages": 0,
     "seq": -1,
     "tokens": 0,
     "turns": 0,

@@ -58,6 +58,35 @@ async def test_a_filter_that_cannot_be_compared_is_refused(gateway: Gateway) -> 
 
 
 @pytest.mark.req("P-01")
+async def test_threads_are_searched_by_title_and_message(gateway: Gateway) -> None:
+    word = new_state_key()
+    titled = await gateway.create_thread(title=f"Drawing of {word}", metadata={"mark": word})
+    crowd = await gateway.create_thread(title="Crowd", agent_id="rehearsal")
+    await crowd.append(*(f"number {number} of {word}" for number in range(5)))
+    page = await gateway.search_threads(word)
+    assert [(found.thread_id, found.is_title_match, found.hit_count, len(found.hits)) for found in page] == [
+        (titled.id, True, 0, 0), (crowd.id, False, 5, 3),
+    ]  # fmt: skip
+    assert (page.items[0].title, page.items[0].state_key) == (titled.info.title, titled.info.state_key)
+    assert page.items[1].hits == tuple(await gateway.search(word))[:3]
+    first = await gateway.search_threads(word, limit=1, passages=1)
+    rest = await gateway.search_threads(word, limit=1, passages=1, cursor=first.next_cursor)
+    assert [*first, *rest] == [page.items[0], *(await gateway.search_threads(word, passages=1)).items[1:]]
+    assert rest.next_cursor is None
+    assert [found.thread_id for found in await gateway.search_threads(word, where={"mark": word})] == [titled.id]
+    assert [found.thread_id for found in await gateway.search_threads(word, agent="rehearsal")] == [crowd.id]
+    assert len(await gateway.search(word, agent="rehearsal")) == 5
+    assert await gateway.search(word, surface="slack") == []
+    with pytest.raises(InvalidCursor):
+        await gateway.search_threads("other", cursor=first.next_cursor)
+    for wrong in ({"limit": 0}, {"limit": 101}, {"passages": 21}, {"passages": -1}, {"surface": "fax"}):
+        with pytest.raises(InvalidInput):
+            await gateway.search_threads(word, **wrong)
+    with pytest.raises(InvalidInput):
+        await gateway.search_threads("  ")
+
+
+@pytest.mark.req("P-01")
 async def test_a_window_around_a_hit_is_read(gateway: Gateway) -> None:
     thread = await gateway.create_thread()
     await thread.append(*(f"padding {number}" for number in range(60)), "a zyxomma flies", "the end")

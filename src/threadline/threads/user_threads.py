@@ -23,7 +23,6 @@ from threadline.core.thread_filters import ThreadFilterFields, thread_filter
 from threadline.core.threads import (
     Appended,
     ExpectedHead,
-    Hit,
     NewThread,
     Page,
     SavedPoint,
@@ -37,14 +36,14 @@ from threadline.core.turns import Surface, Turn
 from threadline.core.values import ValueWrite
 from threadline.ports import Clock, Store, Transaction
 from threadline.threads.field_checks import admit_changes, admit_name, admit_thread
+from threadline.threads.search_calls import LIST_LIMIT, ThreadSearch
 
-LIST_LIMIT = 100
 TURN_LIMIT = 500
 _PAGE = 500
 _KEY_SURFACE: Surface = "api"
 
 
-class Threads:
+class Threads(ThreadSearch):
     def __init__(self, store: Store, sealer: Sealer, clock: Clock, scope: Scope) -> None:
         self.scope = scope
         self._store = store
@@ -268,13 +267,6 @@ class Threads:
     async def last_turns(self, thread_id: str, turns: int) -> list[Message]:
         check_int("turns", turns, 1)
         return await self._tx.last_turns(check_id("thread", thread_id), turns)
-
-    async def search(self, query: str, *, limit: int = 20, offset: int = 0) -> list[Hit]:
-        if not check_str("query", query).strip():
-            raise InvalidInput("`query` must contain at least one word")
-        check_int("limit", limit, 1, LIST_LIMIT)
-        check_int("offset", offset, 0)
-        return await self._tx.search(query, limit=limit, offset=offset)
 
     async def branch(self, thread_id: str, new: NewThread | None = None, *, at: int | str | None = None) -> Thread:
         """`at` is a seq or a message id; the new thread begins with everything up to and with it."""

@@ -92,7 +92,7 @@ function Messages({ talk, seq }: { talk: Conversing; seq: number | undefined }) 
             seq={firstSeq + at}
             talk={talk}
             facts={facts}
-            isLast={at === messages.length - 1}
+            isLast={at === messages.length - 1 && !talk.isPast}
             isBusy={isBusy}
             agents={agents}
           />
@@ -107,7 +107,13 @@ function Messages({ talk, seq }: { talk: Conversing; seq: number | undefined }) 
           </li>
         )}
       </ol>
-      <Trouble talk={talk} />
+      {talk.isPast ? (
+        <button type="button" class="link-button older newer" onClick={() => void talk.loadLater()}>
+          Load newer messages
+        </button>
+      ) : (
+        <Trouble talk={talk} />
+      )}
       {!scrolling.isAtEnd && (
         <IconButton icon="down" label="Jump to the newest message" class="to-end" onClick={scrolling.toEnd} />
       )}

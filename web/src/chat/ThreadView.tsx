@@ -1,4 +1,4 @@
-/** One thread: loads its newest messages, then shows the conversation; or says that it cannot. */
+/** One thread: loads its newest messages, or those around a search result; then shows them, or says that it cannot. */
 import { useEffect, useState } from "preact/hooks";
 import { call, errorText, type History, threadPath } from "../api";
 import { openNew, type Route } from "../router";
@@ -7,6 +7,7 @@ import { Conversation } from "./Conversation";
 import { storedDraft } from "./drafts";
 
 export const PAGE = 60;
+const BEFORE = 20;
 
 type Loading =
   | { state: "loading" }
@@ -57,9 +58,11 @@ async function load(begun: Route, signal: AbortSignal): Promise<History> {
   const history = await call<History>("GET", `${path}?tail=${PAGE}`, undefined, signal);
   const first = history.firstSeq ?? 0;
   if (begun.seq === undefined || begun.seq >= first) return history;
-  const from = Math.max(0, begun.seq - 10);
-  const older = await call<History>("GET", `${path}?first=${from}&last=${first - 1}`, undefined, signal);
-  return { ...history, firstSeq: from, messages: [...older.messages, ...history.messages] };
+  const from = Math.max(0, begun.seq - BEFORE);
+  const last = Math.min(from + PAGE, first) - 1;
+  const window = await call<History>("GET", `${path}?first=${from}&last=${last}`, undefined, signal);
+  if (last < first - 1) return { ...history, firstSeq: from, messages: window.messages, isPast: true };
+  return { ...history, firstSeq: from, messages: [...window.messages, ...history.messages] };
 }
 
 function Failure({ title, children, onTryAgain }: { title: string; children: string; onTryAgain: () => void }) {

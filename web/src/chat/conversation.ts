@@ -39,6 +39,10 @@ export interface Conversing {
   answerApproval: (id: string, approved: boolean) => void;
   stop: () => void;
   loadOlder: () => Promise<void>;
+  /** The page shows a window around an older message; later ones are not loaded. */
+  isPast: boolean;
+  loadLater: () => Promise<void>;
+  toNewest: () => Promise<unknown>;
   /** Changes the thread on the server, then reads it again. Null if it failed. */
   act: <T>(work: () => Promise<T>) => Promise<T | null>;
   /** Who answers from now on. A message that is sent in the same moment waits for it. */
@@ -49,6 +53,7 @@ export function useConversation(initial: History): Conversing {
   const { stateKey } = initial;
   const [thread, setThread] = useState<Thread>(initial);
   const [firstSeq, setFirstSeq] = useState(initial.firstSeq ?? 0);
+  const [isPast, setPast] = useState(initial.isPast ?? false);
   const writing = useWriting(stateKey);
   const isThere = thread.id !== undefined;
   const [facts, refreshFacts] = useFacts(stateKey, isThere);
@@ -60,7 +65,7 @@ export function useConversation(initial: History): Conversing {
     messages: initial.messages,
     transport,
     // Only for threads that existed when the page opened: a turn started here is already being read.
-    resume: initial.id !== undefined,
+    resume: initial.id !== undefined && !initial.isPast,
     throttle: DRAWN_EVERY_MS,
     sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithApprovalResponses,
     // The protocol cannot retract output: when another process started the answer again, the stream is read again; when
@@ -73,13 +78,13 @@ export function useConversation(initial: History): Conversing {
   const { messages, setMessages, status, error, clearError } = chat;
   const isBusy = status === "submitted" || status === "streaming";
   const isCorrected = isBusy && corrected !== undefined && corrected === messages.findLast(isQuestion)?.id;
-  const now = useRef({ isBusy, error, messages, version: "" });
-  Object.assign(now.current, { isBusy, error, messages });
+  const now = useRef({ isBusy, error, messages, isPast, version: "" });
+  Object.assign(now.current, { isBusy, error, messages, isPast });
 
   /** The first message named it for one turn; the thread gets it when it is stored. */
   const firstModel = useRef<string | undefined>(undefined);
   const refresh = useCallback(async (): Promise<History | null> => {
-    const wanted = Math.max(PAGE, now.current.messages.length);
+    const wanted = now.current.isPast ? PAGE : Math.max(PAGE, now.current.messages.length);
     const last = now.current.messages.at(-1);
     const fresh = await call<History>("GET", `${threadPath(stateKey)}?tail=${wanted}`);
     const model = firstModel.current;
@@ -102,6 +107,7 @@ export function useConversation(initial: History): Conversing {
       if (!fresh.id) removeStarted(stateKey);
     }
     now.current.messages = fresh.messages;
+    setPast(false);
     setThread(fresh);
     setFirstSeq(fresh.firstSeq ?? 0);
     setMessages(fresh.messages);
@@ -138,7 +144,8 @@ export function useConversation(initial: History): Conversing {
     const isShown = head.version === "none" || head.version === now.current.version;
     const isFirst = now.current.version === "";
     now.current.version = head.version;
-    if (isShown || isBusy) return;
+    // What is new stands below a window that shows the past.
+    if (isShown || isBusy || now.current.isPast) return;
     if (isFirst && head.messageCount === firstSeq + messages.length && !head.turnId) return;
     refresh().then(
       (fresh) => {
@@ -186,6 +193,14 @@ export function useConversation(initial: History): Conversing {
     setMessages((shown) => [...older.messages, ...shown]);
   }, [stateKey, firstSeq, setMessages]);
 
+  const loadLater = useCallback(async () => {
+    const from = firstSeq + now.current.messages.length;
+    const later = await call<History>("GET", `${threadPath(stateKey)}?first=${from}&last=${from + PAGE - 1}`);
+    if (now.current.isBusy || !now.current.isPast) return;
+    setMessages((shown) => [...shown, ...later.messages]);
+    if (later.messages.length < PAGE) setPast(false);
+  }, [stateKey, firstSeq, setMessages]);
+
   return {
     thread,
     messages: isCorrected ? messages.map(withFinalText) : messages,
@@ -199,6 +214,9 @@ export function useConversation(initial: History): Conversing {
     queued: writing.queued,
     unqueue: () => writing.change({ draft: paragraphs(writing.queued, writing.draft), queued: "" }),
     loadOlder,
+    isPast,
+    loadLater,
+    toNewest: refresh,
     act,
     choose,
     send: (given, choice) => {
@@ -209,7 +227,8 @@ export function useConversation(initial: History): Conversing {
         firstModel.current = choice.model;
       }
       const more = isThere ? {} : { body: choice };
-      if (!isBusy) void choosing.current.then(() => chat.sendMessage({ text }, more));
+      const ready = isPast ? refresh() : choosing.current;
+      if (!isBusy) void ready.then(() => chat.sendMessage({ text }, more));
     },
     edit: (messageId, text) => void chat.sendMessage({ text, messageId }),
     regenerate: (messageId) => void chat.regenerate(messageId ? { messageId } : {}),

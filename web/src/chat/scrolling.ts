@@ -20,11 +20,13 @@ export function useScrolling(talk: Conversing, target: number | undefined): Scro
   const place = useRef<HTMLDivElement>(null);
   const older = useRef<HTMLButtonElement>(null);
   const [isAtEnd, setAtEnd] = useState(true);
-  const held = useRef({ isAtEnd: true, firstId: "", askedId: "", height: 0, isPlaced: false });
+  const held = useRef({ isAtEnd: true, firstId: "", askedId: "", height: 0, isPlaced: false, wantsEnd: false });
 
   const toEnd = () => {
     const element = place.current;
     if (!element) return;
+    held.current.wantsEnd = talk.isPast;
+    if (talk.isPast) return void talk.toNewest();
     held.current.isAtEnd = true;
     setAtEnd(true);
     element.scrollTop = element.scrollHeight;
@@ -32,7 +34,7 @@ export function useScrolling(talk: Conversing, target: number | undefined): Scro
   const onScroll = () => {
     const element = place.current;
     if (!element) return;
-    const isNear = element.scrollHeight - element.scrollTop - element.clientHeight < NEAR_PX;
+    const isNear = !talk.isPast && element.scrollHeight - element.scrollTop - element.clientHeight < NEAR_PX;
     held.current.isAtEnd = isNear;
     setAtEnd(isNear);
   };
@@ -44,7 +46,8 @@ export function useScrolling(talk: Conversing, target: number | undefined): Scro
     const was = held.current;
     const last = talk.messages.at(-1);
     const askedId = talk.isBusy && last?.role === "user" ? last.id : was.askedId;
-    if (was.isPlaced && askedId !== was.askedId) was.isAtEnd = true;
+    if (was.isPlaced && (askedId !== was.askedId || (was.wantsEnd && !talk.isPast))) was.isAtEnd = true;
+    was.wantsEnd &&= talk.isPast;
     if (!was.isPlaced && target !== undefined) {
       const found = element.querySelectorAll<HTMLElement>(".message")[target];
       found?.scrollIntoView({ block: "center" });
@@ -57,7 +60,7 @@ export function useScrolling(talk: Conversing, target: number | undefined): Scro
     was.askedId = askedId;
     was.height = element.scrollHeight;
     onScroll();
-  }, [talk.messages, talk.facts, talk.error, talk.isBusy, talk.queued]);
+  }, [talk.messages, talk.facts, talk.error, talk.isBusy, talk.queued, talk.isPast]);
 
   useEffect(() => {
     const element = older.current;

@@ -1,17 +1,19 @@
-/** Search results: passages with marked words, each linked to its message. */
-import type { Hit } from "../api";
+/** Search results: threads, each with its best passages and marked words. A passage links to its message. */
+import type { ComponentChildren } from "preact";
+import type { FoundThread, Hit } from "../api";
 import { hrefOf, open } from "../router";
 import { ago } from "../times";
-import type { Found } from "./Sidebar";
+import type { Found } from "./searching";
 import { titleOf } from "./ThreadRow";
 
 interface Props {
   words: string;
   found: Found | null;
+  onMore: () => void;
   onOpen: () => void;
 }
 
-export function Hits({ words, found, onOpen }: Props) {
+export function Hits({ words, found, onMore, onOpen }: Props) {
   if (!found)
     return (
       <p class="list-note" role="status">
@@ -27,40 +29,76 @@ export function Hits({ words, found, onOpen }: Props) {
   return (
     <div class="list">
       <p class="list-count" role="status">
-        {found.hits.length
-          ? `${found.hits.length} ${found.hits.length === 1 ? "result" : "results"}`
-          : `No messages match “${words.trim()}”.`}
+        {summaryOf(found, words)}
       </p>
       <ul aria-label="Search results">
-        {found.hits.map((hit) => (
-          <HitRow key={`${hit.stateKey} ${hit.messageId}`} hit={hit} words={found.words} onOpen={onOpen} />
+        {found.threads.map((thread) => (
+          <FoundRow key={thread.threadId} thread={thread} words={found.words} onOpen={onOpen} />
         ))}
       </ul>
+      {found.nextCursor && (
+        <button type="button" class="link-button list-more" onClick={onMore}>
+          More results
+        </button>
+      )}
     </div>
   );
 }
 
-function HitRow({ hit, words, onOpen }: { hit: Hit; words: string; onOpen: () => void }) {
+function summaryOf({ threads, nextCursor }: Found, words: string): string {
+  if (!threads.length) return `Nothing matches “${words.trim()}”.`;
+  const count = `${threads.length}${nextCursor ? "+" : ""}`;
+  return `${count} ${threads.length === 1 ? "thread" : "threads"}`;
+}
+
+function FoundRow({ thread, words, onOpen }: { thread: FoundThread; words: string; onOpen: () => void }) {
+  const more = thread.hitCount - thread.hits.length;
   return (
-    <li class="row">
-      <a
-        class="row-link"
-        href={hrefOf(hit.stateKey)}
-        onClick={(event) => {
-          event.preventDefault();
-          open(hit.stateKey, hit.seq);
-          onOpen();
-        }}
-      >
-        <span class="row-title">{titleOf(hit)}</span>
-        <span class="row-passage">
-          <Marked text={hit.snippet} words={words} />
+    <li class="row found">
+      <Place stateKey={thread.stateKey} onOpen={onOpen}>
+        <span class="row-title">
+          <Marked text={titleOf(thread)} words={words} />
         </span>
         <span class="row-more">
-          {hit.role === "user" ? "You" : hit.role} · {ago(hit.createdAt)}
+          {thread.hitCount > 0 && `${thread.hitCount} ${thread.hitCount === 1 ? "message" : "messages"} · `}
+          {ago(thread.updatedAt)}
         </span>
-      </a>
+      </Place>
+      {thread.hits.map((hit) => (
+        <Place key={hit.messageId} stateKey={hit.stateKey} hit={hit} onOpen={onOpen}>
+          <span class="row-passage">
+            <Marked text={hit.snippet} words={words} />
+          </span>
+          <span class="row-more">
+            {hit.role === "user" ? "You" : hit.role} · {ago(hit.createdAt)}
+          </span>
+        </Place>
+      ))}
+      {more > 0 && <span class="found-more">{more} more in this thread</span>}
     </li>
+  );
+}
+
+interface PlaceProps {
+  stateKey: string;
+  hit?: Hit;
+  onOpen: () => void;
+  children: ComponentChildren;
+}
+
+function Place({ stateKey, hit, onOpen, children }: PlaceProps) {
+  return (
+    <a
+      class={hit ? "row-link found-passage" : "row-link"}
+      href={hrefOf(stateKey)}
+      onClick={(event) => {
+        event.preventDefault();
+        open(stateKey, hit?.seq);
+        onOpen();
+      }}
+    >
+      {children}
+    </a>
   );
 }
 

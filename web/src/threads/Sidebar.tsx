@@ -1,23 +1,22 @@
 /** The sidebar: the list of threads or search results, and a button for a new thread. Arrow keys move the focus. */
 import { useEffect, useRef, useState } from "preact/hooks";
-import { errorText, type Hit } from "../api";
 import { useCell } from "../cell";
 import { openNew, route } from "../router";
 import { signOut, token } from "../session";
 import { IconButton } from "../ui/IconButton";
 import { Icon, Mark } from "../ui/icons";
 import { Hits } from "./Hits";
-import { listing, more, refresh, search } from "./store";
+import { useSearch } from "./searching";
+import { listing, more, refresh } from "./store";
 import { ThreadRow } from "./ThreadRow";
 
-const TYPING_MS = 140;
 const REFRESH_MS = 15_000;
 
 export function Sidebar({ onClose }: { onClose: () => void }) {
   const shown = useCell(listing);
   const here = useCell(route);
   const [words, setWords] = useState("");
-  const found = useSearch(words);
+  const [found, loadMore] = useSearch(words);
   useRefresh();
   return (
     <nav class="sidebar" aria-label="Threads" onKeyDown={moveBetweenRows}>
@@ -62,7 +61,7 @@ export function Sidebar({ onClose }: { onClose: () => void }) {
         </div>
       </div>
       {words.trim() ? (
-        <Hits words={words} found={found} onOpen={onClose} />
+        <Hits words={words} found={found} onMore={loadMore} onOpen={onClose} />
       ) : (
         <ThreadList shown={shown} current={here.stateKey} onOpen={onClose} />
       )}
@@ -150,35 +149,6 @@ function useRefresh(): void {
       window.removeEventListener("online", again);
     };
   }, []);
-}
-
-export interface Found {
-  words: string;
-  hits: Hit[];
-  failure?: string;
-}
-
-/** The search results; null while the request is running. */
-function useSearch(words: string): Found | null {
-  const [found, setFound] = useState<Found | null>(null);
-  useEffect(() => {
-    if (!words.trim()) {
-      setFound(null);
-      return;
-    }
-    const asking = new AbortController();
-    const timer = window.setTimeout(() => {
-      search(words, asking.signal).then(
-        (hits) => setFound({ words, hits }),
-        (error: unknown) => asking.signal.aborted || setFound({ words, hits: [], failure: errorText(error) }),
-      );
-    }, TYPING_MS);
-    return () => {
-      window.clearTimeout(timer);
-      asking.abort();
-    };
-  }, [words]);
-  return found;
 }
 
 function moveBetweenRows(event: KeyboardEvent): void {

@@ -2,7 +2,7 @@
  * The list of threads, latest activity first. Read again after each change on this page, when the window gets the focus,
  * and at intervals.
  */
-import { call, errorText, type Hit, type Thread, type ThreadPage, threadPath } from "../api";
+import { call, errorText, type FoundPage, type Thread, type ThreadPage, threadPath } from "../api";
 import { Cell } from "../cell";
 import { toast } from "../ui/toasts";
 
@@ -95,8 +95,9 @@ export async function more(): Promise<void> {
   }
 }
 
-export async function search(words: string, signal: AbortSignal): Promise<Hit[]> {
-  return (await call<{ hits: Hit[] }>("GET", `ai/threads?q=${encodeURIComponent(words)}`, undefined, signal)).hits;
+export function search(words: string, signal: AbortSignal, cursor?: string): Promise<FoundPage> {
+  const after = cursor === undefined ? "" : `&cursor=${encodeURIComponent(cursor)}`;
+  return call<FoundPage>("GET", `ai/search?q=${encodeURIComponent(words)}${after}`, undefined, signal);
 }
 
 export async function rename(thread: Thread, title: string): Promise<void> {

@@ -44,6 +44,7 @@ PERMISSIONS: dict[str, Permission] = {
     "cancelResponse": MEMBER,
     # threads
     "listThreads": VIEWER,
+    "searchThreads": VIEWER,
     "createThread": MEMBER,
     "readThread": VIEWER,
     "updateThread": MEMBER,

@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 from starlette.responses import Response
 
+from threadline.api_search_types import SearchHit, ThreadSearchHit
 from threadline.api_types import (
     ApiStruct,
     ForkPoint,
     SavedPointInfo,
-    SearchHit,
     ThreadInfo,
     TimelineInfo,
     TokenUsage,
@@ -20,7 +20,7 @@ from threadline.api_types import (
 )
 from threadline.core.events import Usage
 from threadline.core.messages import Message, to_ui
-from threadline.core.threads import Hit, SavedPoint, Thread, Timeline
+from threadline.core.threads import Hit, SavedPoint, Thread, ThreadHits, Timeline
 from threadline.core.turns import Turn
 
 _NO_MESSAGES = b'"messages":[]}'
@@ -97,6 +97,18 @@ def search_hit(hit: Hit) -> SearchHit:
         role=hit.role,
         snippet=hit.snippet,
         created_at=hit.created_at,
+    )
+
+
+def thread_search_hit(found: ThreadHits) -> ThreadSearchHit:
+    return ThreadSearchHit(
+        thread_id=found.thread_id,
+        state_key=found.state_key,
+        title=found.title,
+        updated_at=found.updated_at,
+        title_match=found.is_title_match,
+        hit_count=found.hit_count,
+        hits=[search_hit(hit) for hit in found.hits],
     )
 
 

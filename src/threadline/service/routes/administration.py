@@ -25,7 +25,7 @@ from threadline.service.http.requests import RequestStruct, read_body, read_quer
 from threadline.service.http.responses import json_response, thread_fields
 from threadline.service.http.thread_filters import ThreadListQuery
 from threadline.service.openapi.operation import Body, Link, ResponseSpec, operation
-from threadline.threads.user_threads import LIST_LIMIT
+from threadline.threads.search_calls import LIST_LIMIT
 
 _TOKENS = "/api/v1/tokens"
 

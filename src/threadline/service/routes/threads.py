@@ -16,13 +16,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from threadline.api_search_types import SearchResponse
 from threadline.api_types import (
     EmptyHistory,
     Id,
     ListedThread,
     Name,
     OkResponse,
-    SearchResponse,
     StateKey,
     ThreadHistory,
     ThreadInfo,
@@ -172,7 +172,8 @@ class ThreadRoutes:
         if query.q is not UNSET:
             if query.cursor is not UNSET:
                 raise InvalidInput("`cursor` cannot be combined with `q`: page a search with `offset`")
-            hits = await threads.search(query.q, limit=20 if query.limit is UNSET else query.limit, offset=query.offset)
+            limit = 20 if query.limit is UNSET else query.limit
+            hits = await threads.search(query.q, limit=limit, offset=query.offset, **query.fields())
             return json_response(SearchResponse([search_hit(hit) for hit in hits]))
         page = await threads.page(
             limit=50 if query.limit is UNSET else query.limit,

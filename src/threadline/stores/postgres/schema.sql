@@ -612,6 +612,7 @@ CREATE TABLE threadline.threads (
     archived_at timestamp with time zone,
     deleted_at timestamp with time zone,
     compacting_until timestamp with time zone,
+    indexed_title text,
     CONSTRAINT threads_pkey PRIMARY KEY (tenant_id, id),
     CONSTRAINT threads_tenant_id_owner_id_fkey FOREIGN KEY (tenant_id, owner_id) REFERENCES threadline.users(tenant_id, id)
 );
@@ -621,6 +622,8 @@ ALTER TABLE threadline.threads FORCE ROW LEVEL SECURITY;
 CREATE INDEX threads_deleted ON threadline.threads USING btree (tenant_id, owner_id, updated_at DESC, id DESC) WHERE (deleted_at IS NOT NULL);
 
 CREATE INDEX threads_living ON threadline.threads USING btree (tenant_id, owner_id, updated_at DESC, id DESC) WHERE (deleted_at IS NULL);
+
+CREATE INDEX threads_titles_to_index ON threadline.threads USING btree (tenant_id, owner_id) WHERE (title IS DISTINCT FROM indexed_title);
 
 CREATE INDEX threads_to_index ON threadline.threads USING btree (tenant_id, owner_id) WHERE (indexed_count < message_count);
 
@@ -664,6 +667,31 @@ CREATE POLICY of_tenant ON threadline.timelines TO threadline_worker USING ((ten
 GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.timelines TO threadline_app;
 
 GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.timelines TO threadline_worker;
+
+CREATE TABLE threadline.title_search (
+    tenant_id text COLLATE "C" NOT NULL,
+    thread_id text COLLATE "C" NOT NULL,
+    owner_id text COLLATE "C" NOT NULL,
+    words tsvector NOT NULL,
+    CONSTRAINT title_search_pkey PRIMARY KEY (tenant_id, thread_id),
+    CONSTRAINT title_search_tenant_id_thread_id_fkey FOREIGN KEY (tenant_id, thread_id) REFERENCES threadline.threads(tenant_id, id) ON DELETE CASCADE
+);
+
+ALTER TABLE threadline.title_search FORCE ROW LEVEL SECURITY;
+
+CREATE INDEX title_search_words ON threadline.title_search USING gin (words);
+
+CREATE POLICY every_row ON threadline.title_search FOR SELECT TO threadline_search USING (true);
+
+CREATE POLICY of_owner ON threadline.title_search TO threadline_app USING (((tenant_id = threadline.this_tenant()) AND COALESCE((owner_id = threadline.this_owner()), false)));
+
+CREATE POLICY of_tenant ON threadline.title_search TO threadline_worker USING ((tenant_id = threadline.this_tenant()));
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.title_search TO threadline_app;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.title_search TO threadline_worker;
+
+GRANT SELECT ON threadline.title_search TO threadline_search;
 
 CREATE TABLE threadline.tool_runs (
     tenant_id text COLLATE "C" NOT NULL,
@@ -913,9 +941,13 @@ CREATE FUNCTION threadline.from_us(_us bigint) RETURNS timestamp with time zone 
 
 CREATE FUNCTION threadline.has_labels(_tenant text, _owner text, _thread text, _labels text[]) RETURNS boolean LANGUAGE plpgsql STABLE;
 
+CREATE FUNCTION threadline.has_unindexed(_tenant text, _owner text) RETURNS boolean LANGUAGE plpgsql STABLE;
+
 CREATE FUNCTION threadline.hide_parts(_tenant text, _owner text, _role text, _now_us bigint, _thread text, _timelines text[], _seqs integer[], _parts integer[], _turn text) RETURNS integer LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.index_messages(_tenant text, _timelines text[], _seqs integer[], _sizes integer[], _words text[]) RETURNS void LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.index_titles(_tenant text, _threads text[], _titles text[], _words text[]) RETURNS void LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.is_expected_head(_thread threadline.threads, _expected_count integer, _expected_timeline text) RETURNS boolean LANGUAGE sql IMMUTABLE;
 
@@ -943,7 +975,11 @@ CREATE FUNCTION threadline.load_point(_tenant text, _owner text, _role text, _no
 
 CREATE FUNCTION threadline.lock_for_purge(_tenant text, _owner text) RETURNS void LANGUAGE plpgsql;
 
+CREATE FUNCTION threadline.match_titles(_words text[], _most integer) RETURNS TABLE(thread_id text) LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path=pg_catalog, pg_temp, jit=off OWNER threadline_search ACL threadline_search=X/threadline_search, threadline_app=X/threadline_search, threadline_worker=X/threadline_search;
+
 CREATE FUNCTION threadline.match_words(_words text[], _most integer, _indexed bigint) RETURNS TABLE(timeline_id text, seq integer, size integer, created_us bigint) LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path=pg_catalog, pg_temp, jit=off OWNER threadline_search ACL threadline_search=X/threadline_search, threadline_app=X/threadline_search, threadline_worker=X/threadline_search;
+
+CREATE FUNCTION threadline.matches_filter(_tenant text, _owner text, _thread text, _labels text[], _surface text, _since_us bigint, _until_us bigint) RETURNS boolean LANGUAGE plpgsql STABLE;
 
 CREATE FUNCTION threadline.move_thread(_tenant text, _owner text, _role text, _now_us bigint, _thread text, _new text, _seq integer, _timeline text, _expected_count integer DEFAULT NULL::integer, _expected_timeline text DEFAULT NULL::text, OUT problem text, OUT result threadline.threads) RETURNS record LANGUAGE plpgsql;
 
@@ -985,7 +1021,9 @@ CREATE FUNCTION threadline.role_in_history(_tenant text, _thread threadline.thre
 
 CREATE FUNCTION threadline.save_point(_tenant text, _owner text, _role text, _now_us bigint, _thread text, _name text, _at integer, OUT problem text, OUT result threadline.saved_points) RETURNS record LANGUAGE plpgsql;
 
-CREATE FUNCTION threadline.search_messages(_tenant text, _owner text, _role text, _words text[], _limit integer, _offset integer, _caught_up boolean) RETURNS TABLE(thread_id text, state_key text, title text, message_id text, seq integer, role "char", parts bytea, created_us bigint, hidden integer[]) LANGUAGE plpgsql;
+CREATE FUNCTION threadline.search_messages(_tenant text, _owner text, _role text, _words text[], _most integer, _limit integer, _offset integer, _caught_up boolean, _labels text[], _surface text, _since_us bigint, _until_us bigint) RETURNS TABLE(thread_id text, state_key text, title text, message_id text, seq integer, role "char", parts bytea, created_us bigint, hidden integer[]) LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.search_threads(_tenant text, _owner text, _role text, _words text[], _most integer, _limit integer, _offset integer, _caught_up boolean, _labels text[], _surface text, _since_us bigint, _until_us bigint, _passages integer) RETURNS TABLE(thread_id text, state_key text, title text, updated_us bigint, is_title boolean, hit_count bigint, message_id text, seq integer, role "char", parts bytea, created_us bigint, hidden integer[]) LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.settle_outbox(_tenant text, _owner text, _role text, _now timestamp with time zone, _id text, _worker text, _status text, _next timestamp with time zone, _error text, _message_id text) RETURNS boolean LANGUAGE plpgsql;
 
@@ -1016,6 +1054,8 @@ CREATE FUNCTION threadline.trim_timeline(_tenant text, _timeline text, _top inte
 CREATE FUNCTION threadline.undo_turn(_tenant text, _owner text, _role text, _now_us bigint, _thread text, _new text, _expected_count integer DEFAULT NULL::integer, _expected_timeline text DEFAULT NULL::text, OUT problem text, OUT result threadline.threads) RETURNS record LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.unindexed_messages(_tenant text, _limit integer) RETURNS TABLE(timeline_id text, seq integer, parts bytea) LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.unindexed_titles(_tenant text, _limit integer) RETURNS TABLE(thread_id text, title text) LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.window_at(_level integer, _indexed bigint) RETURNS bigint LANGUAGE sql IMMUTABLE;
 

@@ -321,6 +321,11 @@ CREATE TABLE thread_labels (
 
 CREATE INDEX thread_labels_by_thread ON thread_labels (thread_no);
 
+CREATE TRIGGER forget_title_words AFTER DELETE ON threads
+BEGIN
+    DELETE FROM title_words WHERE rowid = OLD.no;
+END;
+
 CREATE TRIGGER label_changed_thread AFTER UPDATE OF metadata, agent_id ON threads
 WHEN NEW.metadata IS NOT OLD.metadata OR NEW.agent_id IS NOT OLD.agent_id
 BEGIN
@@ -361,7 +366,7 @@ CREATE TABLE threads (
     model TEXT,
     system_prompt TEXT,
     working_dir TEXT,
-    metadata BLOB, newest_timeline_no INTEGER, compacting_until_us INTEGER,
+    metadata BLOB, newest_timeline_no INTEGER, compacting_until_us INTEGER, indexed_title TEXT,
     UNIQUE (tenant_id, id),
     FOREIGN KEY (tenant_id, owner_id) REFERENCES users (tenant_id, id)
 ) STRICT;
@@ -375,6 +380,8 @@ CREATE INDEX threads_deleted ON threads (tenant_id, owner_id, updated_us, id) WH
 
 CREATE INDEX threads_open ON threads (tenant_id, owner_id, updated_us, id)
     WHERE deleted_us IS NULL AND archived_us IS NULL;
+
+CREATE INDEX threads_to_index ON threads (no) WHERE title IS NOT indexed_title;
 
 CREATE TABLE "timelines" (
     no INTEGER PRIMARY KEY CHECK (no < 2147483648),
@@ -393,6 +400,8 @@ CREATE TABLE "timelines" (
 ) STRICT;
 
 CREATE INDEX timelines_by_base ON timelines (base_no, base_seq) WHERE keeps_base;
+
+CREATE VIRTUAL TABLE title_words USING fts5 (owner, words, tokenize = 'unicode61 remove_diacritics 2');
 
 CREATE TABLE tool_runs (
     no INTEGER PRIMARY KEY,

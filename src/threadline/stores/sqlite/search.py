@@ -2,8 +2,8 @@
 
 Each word is quoted, so that no operator of the index works. The index contains messages, not histories: for each
 candidate, best first, `MessageVisibility` looks up whether a thread's current history contains it, until the page is
-full. If more than `_RANKED` messages match, only the owner's newest are ranked, so a common word costs no more than a
-rare one.
+full. If more than `RANKED` messages match, only the owner's newest are ranked, so a common word costs no more than a
+rare one; of those that a filter has to choose from, `RANKED_WITH_FILTER`. `thread_search.py` groups hits by thread.
 
 The search index, which lags a little behind the messages: they are indexed in order of arrival.
 
@@ -21,11 +21,13 @@ from contextlib import suppress
 from typing import NamedTuple
 
 import apsw
+import msgspec
 
 from threadline.core.errors import StoreReadOnly
 from threadline.core.hidden_parts import WHOLE
 from threadline.core.messages import ROLES, from_us
 from threadline.core.parts import decode, plain_text
+from threadline.core.thread_filters import EVERY_THREAD, ThreadFilter
 from threadline.core.threads import Hit
 from threadline.stores.search_terms import Term, index_text, query_terms
 from threadline.stores.snippets import snippet
@@ -40,19 +42,24 @@ _SQL = load_queries(__package__, "queries/search.sql")
 
 
 _AT_A_TIME = 500
-_RANKED = 1_000
-_WORDS_AT_A_TIME = 100
+RANKED = 1_000
+RANKED_WITH_FILTER = 10_000
+WORDS_AT_A_TIME = 100
 """The index takes longer and longer over a query of many words; more than these are asked for in turn."""
 
 
 class SearchOperations(Operations):
-    async def search(self, query: str, *, limit: int = 20, offset: int = 0) -> list[Hit]:
-        words = terms_of(query)
+    async def search(
+        self, query: str, *, limit: int = 20, offset: int = 0, matching: ThreadFilter = EVERY_THREAD
+    ) -> list[Hit]:
+        await self._catch_up()
+        return await self._engine.read_large(find_hits, terms_of(query), limit, offset, matching)
+
+    async def _catch_up(self) -> None:
         # A store that was opened read-only finds what was indexed before.
         with suppress(StoreReadOnly):
             while await self._engine.read(has_pending):
                 await self._engine.write_large(index_pending)
-        return await self._engine.read_large(find_hits, words, limit, offset)
 
 
 def has_pending(session: ScopedSession) -> bool:
@@ -73,59 +80,83 @@ def _is_letter(char: str) -> bool:
     return unicodedata.category(char)[0] in "LN" or unicodedata.category(char) == "Co"
 
 
-def find_hits(session: ScopedSession, words: list[Term], limit: int, offset: int) -> list[Hit]:
+def find_hits(session: ScopedSession, words: list[Term], limit: int, offset: int, matching: ThreadFilter) -> list[Hit]:
     if not words:
         return []
     hits: list[Hit] = []
     with session.snapshot():
-        visibility = MessageVisibility(session)
-        for number in _candidates(session, words):
+        visibility, wanted = MessageVisibility(session), ThreadMatcher(session, matching)
+        for number in candidates(session, words, matching):
             row = visibility.thread_of(number)
-            if row is None or WHOLE in hidden_of(session, number):
+            if row is None or not wanted.includes(row.no) or WHOLE in hidden_of(session, number):
                 continue
             if offset > 0:
                 offset -= 1
                 continue
-            hits.append(_hit(session, number, row, words))
+            hits.append(hit_at(session, number, row, words))
             if len(hits) == limit:
                 break
     return hits
 
 
-def _candidates(session: ScopedSession, words: list[Term]) -> list[int]:
+class FoundThread(NamedTuple):
+    no: int
+    id: str
+    state_key: str
+    title: str | None
+    updated_us: int
+
+
+class ThreadMatcher:
+    def __init__(self, session: ScopedSession, matching: ThreadFilter) -> None:
+        """For as long as the session's snapshot lasts."""
+        labels = msgspec.json.encode(matching.labels).decode() if matching.labels else None
+        self._session, self._known = session, dict[int, bool]()
+        self._conditions = (matching.since_us, matching.surface, labels, matching.until_us) if matching else None
+
+    def includes(self, thread_no: int) -> bool:
+        if self._conditions is None:
+            return True
+        if thread_no not in self._known:
+            ((matches,),) = self._session.rows(_SQL["matches_filter"], (thread_no, *self._conditions))
+            self._known[thread_no] = bool(matches)
+        return self._known[thread_no]
+
+
+def candidates(session: ScopedSession, words: list[Term], matching: ThreadFilter) -> list[int]:
     """Numbers of messages that hold all the words, best first."""
-    query, unrelated = _query(words[:_WORDS_AT_A_TIME]), 0
-    newest = session.rows(_SQL["find_newest"], (query, _RANKED + 1))
-    if len(newest) > _RANKED:
+    query, unrelated = quote_words(words[:WORDS_AT_A_TIME]), 0
+    most = RANKED_WITH_FILTER if matching else RANKED
+    newest = session.rows(_SQL["find_newest"], (query, most + 1))
+    if len(newest) > most:
         # The owner's own word is asked for only here: to meet it costs more than to look a few messages up in vain.
         query, unrelated = f"owner : {owner_word(session.tenant_id, session.user_id)} AND {query}", 1
-        newest = session.rows(_SQL["find_newest"], (query, _RANKED))
+        newest = session.rows(_SQL["find_newest"], (query, most))
     if not newest:
         return []
     ranked = [number for (number,) in session.rows(_SQL["rank_from"], (query, newest[-1][0], unrelated))]
-    for first in range(_WORDS_AT_A_TIME, len(words), _WORDS_AT_A_TIME):
-        rest = _query(words[first : first + _WORDS_AT_A_TIME])
+    for first in range(WORDS_AT_A_TIME, len(words), WORDS_AT_A_TIME):
+        rest = quote_words(words[first : first + WORDS_AT_A_TIME])
         also = {number for (number,) in session.rows(_SQL["find_newest"], (rest, -1))}
         ranked = [number for number in ranked if number in also]
     return ranked
 
 
-def _query(words: list[Term]) -> str:
+def quote_words(words: list[Term]) -> str:
     quoted = ('"' + word.text.replace('"', '""') + '"' + ("*" if word.is_prefix else "") for word in words)
     return "words : (" + " ".join(quoted) + ")"
 
 
-def _hit(session: ScopedSession, number: int, thread: Row, words: list[Term]) -> Hit:
+def hit_at(session: ScopedSession, number: int, thread: FoundThread, words: list[Term]) -> Hit:
     row = session.row(_SQL["read_hit"], (number,))
     assert row is not None
     id, seq, role, parts, created_us = row
     hidden = hidden_of(session, number)
     text = plain_text([part for place, part in enumerate(decode(parts)) if place not in hidden])
-    thread_id, state_key, title = thread
     return Hit(
-        thread_id,
-        state_key,
-        title,
+        thread.id,
+        thread.state_key,
+        thread.title,
         id,
         seq,
         ROLES[role],
@@ -148,9 +179,8 @@ class MessageVisibility:
         self._present: dict[int, Row | None] = {}
         self._branches: dict[tuple[str, int], list[Row]] = {}
 
-    def thread_of(self, message_no: int) -> Row | None:
-        """Id, state key and title of the thread the message was written in, if that still shows it; otherwise of any
-        that does."""
+    def thread_of(self, message_no: int) -> FoundThread | None:
+        """The thread the message was written in, if that still shows it; otherwise any that does."""
         place = self._session.row(_SQL["find_place"], (message_no, self._session.tenant_id, self._session.user_id))
         if place is None:
             return None
@@ -161,12 +191,16 @@ class MessageVisibility:
             if origin.thread_no is not None:
                 present = self._present_of(origin.thread_no)
                 if present is not None and holder(present[0], seq, present[1]) == written_on:
-                    return present[2:]
+                    return FoundThread(*present[2:])
             for number, ancestors, branched in self._branches_of(origin):
                 if holder(number, seq, ancestors) == written_on and (branched is None or branched not in seen):
                     seen.add(branched)
                     waiting.append(_Origin(number, branched))
         return None
+
+    def thread(self, thread_no: int) -> FoundThread | None:
+        present = self._present_of(thread_no)
+        return None if present is None else FoundThread(*present[2:])
 
     def _present_of(self, thread_no: int) -> Row | None:
         if thread_no not in self._present:
@@ -219,7 +253,7 @@ def is_pending(database: Database) -> bool:
 
 
 def index_some(database: Database, limit: int) -> int:
-    """Indexes up to `limit` messages inside the open transaction; returns how many."""
+    """Indexes up to `limit` messages, and as many titles, inside the open transaction; returns how many."""
     connection = database.connection
     pending = database.rows(_SQL["read_pending"], (_indexed_no(database), limit))
     for number, tenant_id, owner_id, parts in pending:
@@ -228,7 +262,18 @@ def index_some(database: Database, limit: int) -> int:
             connection.execute(_SQL["add_words"], (number, owner_word(tenant_id, owner_id), words))
     if pending:
         connection.execute(_SQL["write_progress"], (pending[-1][0], RECIPE))
-    return len(pending)
+    return len(pending) + _index_titles(database, limit)
+
+
+def _index_titles(database: Database, limit: int) -> int:
+    connection = database.connection
+    changed = database.rows(_SQL["read_unindexed_titles"], (limit,))
+    for number, tenant_id, owner_id, title in changed:
+        connection.execute(_SQL["remove_title"], (number,))
+        if title:
+            connection.execute(_SQL["add_title"], (number, owner_word(tenant_id, owner_id), index_text(title)))
+        connection.execute(_SQL["note_title"], (title, number))
+    return len(changed)
 
 
 def index_when_idle(database: Database) -> bool:
@@ -261,6 +306,7 @@ def _indexed_no(database: Database) -> int:
     if recipe == RECIPE:
         return int(indexed_no)
     database.rows(_SQL["forget_everything"])
+    database.rows(_SQL["forget_titles"])
     database.rows(_SQL["write_progress"], (0, RECIPE))
     return 0
 

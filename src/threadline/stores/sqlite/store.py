@@ -48,9 +48,10 @@ from threadline.stores.sqlite.places import PlaceOperations
 from threadline.stores.sqlite.purge import PurgeOperations
 from threadline.stores.sqlite.queues import QueueOperations
 from threadline.stores.sqlite.retention import RetentionOperations
-from threadline.stores.sqlite.search import SearchOperations, index_some, index_when_idle, register_ranking
+from threadline.stores.sqlite.search import index_some, index_when_idle, register_ranking
 from threadline.stores.sqlite.session import Database, ScopedSession
 from threadline.stores.sqlite.summaries import SummaryOperations
+from threadline.stores.sqlite.thread_search import ThreadSearchOperations
 from threadline.stores.sqlite.threads import ThreadOperations
 from threadline.stores.sqlite.timelines import TimelineOperations
 from threadline.stores.sqlite.turn_commits import TurnCommitOperations
@@ -286,7 +287,7 @@ os.register_at_fork(after_in_child=_forked)
 class SqliteTransaction(
     ThreadOperations,
     MessageOperations,
-    SearchOperations,
+    ThreadSearchOperations,
     TimelineOperations,
     HistoryOperations,
     HiddenPartOperations,

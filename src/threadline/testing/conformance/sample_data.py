@@ -142,6 +142,9 @@ async def view(store: Store, scope: Scope, ids: Ids) -> dict[str, Any]:
         "timelines": [await tx.timelines(thread_id) for thread_id in threads],
         "old timeline": await tx.messages(ids.thread_id, timeline_id=ids.timeline_id),
         "summaries": [await tx.summary(thread_id) for thread_id in threads],
+        "search_threads": sorted(
+            each.thread_id for each in await tx.search_threads(SECRET) if each.thread_id in threads
+        ),
         "search": sorted(hit.message_id for hit in await tx.search(SECRET) if hit.thread_id in threads),
         "values": await tx.read_values("thread", ids.thread_id, ids.namespace, [ids.value_key]),
         "user's values": await tx.list_values("user", scope.user_id, ids.namespace, with_data=True),

@@ -35,6 +35,7 @@ from threadline.testing.conformance.saved_points import TestLoading, TestSaving
 from threadline.testing.conformance.search import TestSearching, TestSearchingThePresent
 from threadline.testing.conformance.thread_filters import TestFilteringThreads, TestTenantThreads
 from threadline.testing.conformance.thread_lists import TestListingThreads
+from threadline.testing.conformance.thread_search import TestSearchingThreads
 from threadline.testing.conformance.threads import (
     TestChangingThreads,
     TestCreatingThreads,
@@ -121,6 +122,7 @@ __all__ = [
     "TestSaving",
     "TestSearching",
     "TestSearchingThePresent",
+    "TestSearchingThreads",
     "TestSenders",
     "TestSessions",
     "TestSummaries",

@@ -92,10 +92,25 @@ BEGIN
     RETURN thread;
 END $$;
 
--- Hits by density (shortest message first), among the thousand newest for a frequent word. A row without a thread means
+-- Whether the index lacks messages or titles of the owner.
+CREATE FUNCTION threadline.has_unindexed(_tenant text, _owner text) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN EXISTS (
+        SELECT FROM threadline.threads t
+        WHERE t.tenant_id = _tenant AND t.owner_id = _owner AND t.indexed_count < t.message_count
+    ) OR EXISTS (
+        SELECT FROM threadline.threads t
+        WHERE t.tenant_id = _tenant AND t.owner_id = _owner AND t.title IS DISTINCT FROM t.indexed_title
+    ) OR EXISTS (
+        SELECT FROM threadline.search_backlog b WHERE b.tenant_id = _tenant AND b.owner_id = _owner
+    );
+END $$;
+
+-- Hits by density (shortest message first), among the newest _most for a frequent word. A row without a thread means
 -- that the owner has messages that are not indexed yet; _caught_up skips that check.
 CREATE FUNCTION threadline.search_messages(
-    _tenant text, _owner text, _role text, _words text[], _limit integer, _offset integer, _caught_up boolean
+    _tenant text, _owner text, _role text, _words text[], _most integer, _limit integer, _offset integer,
+    _caught_up boolean, _labels text[], _surface text, _since_us bigint, _until_us bigint
 ) RETURNS TABLE (
     thread_id text, state_key text, title text, message_id text, seq integer, role "char", parts bytea, created_us bigint,
     hidden integer[]
@@ -108,21 +123,17 @@ DECLARE
     thread text;
     marks integer[];
 BEGIN
-    IF NOT _caught_up AND (EXISTS (
-        SELECT FROM threadline.threads t
-        WHERE t.tenant_id = _tenant AND t.owner_id = _owner AND t.indexed_count < t.message_count
-    ) OR EXISTS (
-        SELECT FROM threadline.search_backlog b WHERE b.tenant_id = _tenant AND b.owner_id = _owner
-    )) THEN
+    IF NOT _caught_up AND threadline.has_unindexed(_tenant, _owner) THEN
         RETURN NEXT;
         RETURN;
     END IF;
     SELECT u.indexed_messages INTO indexed FROM threadline.users u WHERE u.tenant_id = _tenant AND u.id = _owner;
-    FOR hit IN SELECT * FROM threadline.match_words(_words, 1000, coalesce(indexed, 0))
+    FOR hit IN SELECT * FROM threadline.match_words(_words, _most, coalesce(indexed, 0))
         ORDER BY size, created_us DESC, timeline_id, seq DESC
     LOOP
         thread := threadline.find_showing_thread(_tenant, hit.timeline_id, hit.seq);
-        CONTINUE WHEN thread IS NULL;
+        CONTINUE WHEN thread IS NULL
+            OR NOT threadline.matches_filter(_tenant, _owner, thread, _labels, _surface, _since_us, _until_us);
         SELECT array_agg(h.part) INTO marks FROM threadline.hidden_parts h
         WHERE h.tenant_id = _tenant AND h.timeline_id = hit.timeline_id AND h.seq = hit.seq;
         CONTINUE WHEN -1 = ANY (marks);
