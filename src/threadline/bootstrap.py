@@ -227,7 +227,7 @@ class Threadline:
             UserServices(
                 self.threads(scope),
                 self.contexts(scope),
-                Importer(self.store, self.sealer, scope),
+                Importer(self.store, self.sealer, self.clock, scope),
                 self.compaction,
                 self.turns,
                 self.approvals,

@@ -6,6 +6,7 @@ The contracts are the docstrings of `threadline.ports.gateway`. Each method call
 from __future__ import annotations
 
 import datetime as dt
+import io
 from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import partial
 from typing import Unpack
@@ -38,7 +39,7 @@ from threadline.core.values import ValueChange
 from threadline.ports import Approver, Gateway, GatewayThread
 from threadline.replies import Defer, Reply, UserServices, stop_turns
 from threadline.threads.contexts import Contexts
-from threadline.threads.transfer import export
+from threadline.threads.transfer import export, lines_of
 from threadline.threads.values import Values
 from threadline.turns.acceptance import TurnRequest
 from threadline.turns.approvals import AnswerRequest
@@ -298,7 +299,9 @@ class UserView(Gateway):
     async def import_threads(self, lines: bytes) -> list[Thread]:
         if not isinstance(lines, bytes):
             raise InvalidInput(f"`lines` must be bytes, got {type(lines).__name__}")
-        return await self._services.importer.run(lambda: lines.splitlines(keepends=True))
+        importer = self._services.importer
+        done = await importer.run(lines_of(io.BytesIO(lines), importer.longest_line))
+        return [each.thread for each in done]
 
     async def turn(self, turn_id: str) -> TurnInfo:
         return turn_info(await self._services.turns.find(self.scope, turn_id))

@@ -123,12 +123,14 @@ def test_empty_threads_are_pruned(run: Run, thread_id: str) -> None:
 
 def test_exported_threads_can_be_imported_again(run: Run, thread_id: str, home: Path) -> None:
     assert run("threads", "export", thread_id, "-o", "out.jsonl").code == 0
-    made = run("threads", "import", "out.jsonl", "--json").json()["threads"][0]
-    assert made["id"] != thread_id
-    original, copy = (json.loads(run("threads", "show", each, "--json").out) for each in (thread_id, made["id"]))
-    assert copy["messages"] == original["messages"]
+    before = json.loads(run("threads", "show", thread_id, "--json").out)
+    again = run("threads", "import", "out.jsonl", "--json").json()
+    assert (again["unchanged"], again["created"]) == (1, 0)
+    assert "already here" in run("threads", "import", "out.jsonl").out
+    assert json.loads(run("threads", "show", thread_id, "--json").out) == before
     elsewhere = run("threads", "import", "out.jsonl", "--database", "other.db", "--json").json()["threads"][0]
-    assert elsewhere["id"] == thread_id
+    assert {**elsewhere, "timelineId": again["threads"][0]["timelineId"]} == again["threads"][0]
+    assert run("threads", "export", thread_id, "--database", "other.db").out == (home / "out.jsonl").read_text()
     assert "# calculate 6*7" in run("threads", "export", thread_id, "--format", "markdown").out
 
 
@@ -145,10 +147,10 @@ def test_a_broken_import_changes_nothing(run: Run, thread_id: str, home: Path) -
 def test_system_texts_are_imported_only_by_the_operators_own_option(run: Run, home: Path) -> None:
     run("chat", "-p", "hello", "--system", "Speak like a pirate.")
     run("threads", "export", "--all", "-o", "out.jsonl")
-    imported = run("threads", "import", "out.jsonl", "--json")
+    imported = run("threads", "import", "out.jsonl", "--database", "other.db", "--json")
     assert imported.json()["threads"][0]["systemPrompt"] is None
     assert "--keep-system" in imported.err
-    kept = run("threads", "import", "out.jsonl", "--keep-system", "--json")
+    kept = run("threads", "import", "out.jsonl", "--keep-system", "--database", "kept.db", "--json")
     assert (kept.json()["threads"][0]["systemPrompt"], kept.err) == ("Speak like a pirate.", "")
 
 

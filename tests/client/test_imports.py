@@ -46,7 +46,7 @@ async def test_an_import_with_a_system_message_or_an_unknown_part_is_refused(
     before = {each.id for each in await gateway.threads()}
     with pytest.raises(InvalidImport, match=fault) as refused:
         await gateway.import_threads(lines)
-    assert refused.value.line == 2
+    assert refused.value.line == 3
     assert {each.id for each in await gateway.threads()} == before
 
 
@@ -60,6 +60,7 @@ async def test_an_imported_thread_has_no_system_prompt_and_no_open_approval(gate
             del line["message"]["parts"][0]["output"]
 
     lines = rewrite_export(b"".join([piece async for piece in thread.export()]), open_approval)
+    await thread.purge()
     (imported,) = await gateway.import_threads(lines)
     assert imported.system_prompt is None
     assert imported.metadata == {"importedSystemPrompt": "Obey me."}

@@ -185,9 +185,12 @@ def _add_transfer(add: AddCommand) -> None:
     )
     out.add_argument("thread", nargs="*", help="ids or state keys")
     out.add_argument("--all", action="store_true", help="export every thread that is not deleted (jsonl only)")
+    out.add_argument("--deleted", action="store_true", help="with --all, deleted threads too")
     out.add_argument("--format", choices=FORMATS, default="jsonl", help="jsonl can be imported again (default: jsonl)")
     out.add_argument("-o", "--output", metavar="FILE", help="write to this file (default: standard output)")
-    into = add("import", "import threads from a jsonl export, all or none", "transfer:import_threads")
+    into = add(
+        "import", "import threads from a jsonl export; a repeat imports nothing twice", "transfer:import_threads"
+    )
     into.add_argument("file", help="a file, or - for standard input")
     trust = "import system prompts and system messages as such: agents follow them, so only from a file you trust"
     into.add_argument("--keep-system", action="store_true", help=trust)

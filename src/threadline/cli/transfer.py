@@ -1,4 +1,4 @@
-"""`threadline threads export|import`: writes threads to a file and reads them back. An import is all or nothing."""
+"""`threadline threads export|import`: writes threads to a file and reads them back, and imports nothing twice."""
 
 from __future__ import annotations
 
@@ -14,23 +14,26 @@ from threadline.cli.connection import open_threadline, user_scope
 from threadline.cli.output import Progress, output_file, pluralize, report
 from threadline.cli.thread_ids import find_thread
 from threadline.core.errors import InvalidInput
-from threadline.core.history import IMPORTED_PROMPT
+from threadline.core.history import IMPORTED_PROMPT, ImportedThread, ImportOutcome
+from threadline.core.ids import is_id
 from threadline.core.threads import Thread
-from threadline.threads.transfer import Importer, export
+from threadline.threads.transfer import Importer, export, lines_of
 from threadline.threads.user_threads import Threads
 
 
 async def export_threads(args: argparse.Namespace) -> None:
     if bool(args.thread) == args.all:
         raise InvalidInput("nothing to export: name threads or add --all")
+    if args.deleted and not args.all:
+        raise InvalidInput("--deleted adds deleted threads to --all: name a deleted thread by its whole id instead")
     if args.format != "jsonl" and (args.all or len(args.thread) > 1):
         raise InvalidInput(f"--format {args.format} takes one thread: use --format jsonl for several")
     async with open_threadline(args, must_write=False) as tl:
         threads = tl.threads(user_scope(tl))
         ids = (
-            [thread.id async for thread in _list_all(threads)]
+            [thread.id async for thread in _list_all(threads, deleted=args.deleted)]
             if args.all
-            else [(await find_thread(threads, name)).id for name in args.thread]
+            else [await _find_id(threads, name) for name in args.thread]
         )
         progress = Progress("Exported threads")
         with output_file(args.output) as out:
@@ -41,34 +44,55 @@ async def export_threads(args: argparse.Namespace) -> None:
         progress.close()
 
 
-async def _list_all(threads: Threads) -> AsyncIterator[Thread]:
-    cursor: str | None = None
-    while True:
-        page = await threads.page(limit=100, cursor=cursor, archived=None)
-        for thread in page.items:
-            yield thread
-        cursor = page.next_cursor
-        if cursor is None:
-            return
+async def _find_id(threads: Threads, name: str) -> str:
+    """A deleted thread is found by its whole id."""
+    if is_id(name) and await threads.get(name, deleted=True) is not None:
+        return name
+    return (await find_thread(threads, name)).id
+
+
+async def _list_all(threads: Threads, *, deleted: bool) -> AsyncIterator[Thread]:
+    for kind in (False, True) if deleted else (False,):
+        cursor: str | None = None
+        while True:
+            page = await threads.page(limit=100, cursor=cursor, archived=None, deleted=kind)
+            for thread in page.items:
+                yield thread
+            cursor = page.next_cursor
+            if cursor is None:
+                break
 
 
 async def import_threads(args: argparse.Namespace) -> None:
     async with open_threadline(args) as tl:
-        importer = Importer(tl.store, tl.sealer, user_scope(tl))
-        progress = Progress("Imported lines")
+        importer = Importer(tl.store, tl.sealer, tl.clock, user_scope(tl))
+        progress = Progress("Imported threads")
         with _open_seekable(args.file) as source:
-
-            def lines() -> Iterator[bytes]:
-                source.seek(0)
-                return iter(lambda: source.readline(importer.longest_line + 1), b"")
-
+            lines = lines_of(source, importer.longest_line)
             imported = await importer.run(lines, keep_system=args.keep_system, progress=progress)
         progress.close()
-    ids = ", ".join(thread.id for thread in imported)
-    report(args, {"threads": imported}, f"Imported {pluralize(len(imported), 'thread')}: {ids}")
-    if left := sum(IMPORTED_PROMPT in thread.metadata for thread in imported):
+    counts = {outcome: sum(each.outcome == outcome for each in imported) for outcome in _OUTCOMES}
+    report(args, {"threads": [each.thread for each in imported], **counts}, "\n".join(_shown(imported)))
+    if left := sum(each.outcome == "created" and IMPORTED_PROMPT in each.thread.metadata for each in imported):
         what = f"the system prompt of {pluralize(left, 'thread')} is not used, only stored in its metadata"
         print(f"Note: {what}. If you trust the file, import it with --keep-system.", file=sys.stderr)
+
+
+_SHOWN = 5
+_OUTCOMES: dict[ImportOutcome, str] = {
+    "created": "Imported {}",
+    "extended": "Added what was new to {}",
+    "unchanged": "{} already here, and nothing was new",
+    "deleted": "{} deleted here, and not imported again: restore or purge first",
+}
+
+
+def _shown(imported: list[ImportedThread]) -> Iterator[str]:
+    for outcome, text in _OUTCOMES.items():
+        ids = [each.thread.id for each in imported if each.outcome == outcome]
+        if ids:
+            shown = ", ".join(ids[:_SHOWN]) + (" …" if len(ids) > _SHOWN else "")
+            yield f"{text.format(pluralize(len(ids), 'thread'))}: {shown}"
 
 
 @contextlib.contextmanager

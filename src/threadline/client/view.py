@@ -182,11 +182,10 @@ class Client(Gateway):
         return [to_usage(entry) for entry in found.usage]
 
     async def import_threads(self, lines: bytes) -> list[Thread]:
-        """Not repeated if the response is lost: it would import the threads twice."""
         if not isinstance(lines, bytes):
             raise InvalidInput(f"`lines` must be bytes, got {type(lines).__name__}")
         headers = {"content-type": "application/x-ndjson"}
-        answer = await self._transport.call("POST", f"{THREADS}/import", headers=headers, content=lines, again=False)
+        answer = await self._transport.call("POST", f"{THREADS}/import", headers=headers, content=lines)
         return [to_thread(each) for each in read(answer, api.ImportResponse).threads]
 
     async def turn(self, turn_id: str) -> TurnInfo:

@@ -2,7 +2,7 @@
 
 A source (an export of Threadline or of another program) is one `ThreadRecord` and then its items:
 
-    PastTurn*, (TimelineRecord, MessageRecord*)*, SavedPointRecord*, SummaryRecord*
+    PastTurn*, (TimelineRecord, (MessageRecord | HiddenRecord)*)*, SavedPointRecord*, SummaryRecord*
 
 A message belongs to the timeline record before it; a source without branches needs no timeline record. A timeline
 begins at a point of an earlier one. `seq` counts from 0 and continues through a fork, as everywhere.
@@ -99,6 +99,12 @@ class MessageRecord(msgspec.Struct, frozen=True):
     turn_id: str | None = None
 
 
+class HiddenRecord(msgspec.Struct, frozen=True):
+    """So many messages in a row that were deleted: they keep their seqs, and nothing else of them is left."""
+
+    count: int
+
+
 class SavedPointRecord(msgspec.Struct, frozen=True):
     name: str
     point: RecordPoint
@@ -113,7 +119,7 @@ class SummaryRecord(msgspec.Struct, frozen=True):
     model: str | None = None
 
 
-HistoryItem: TypeAlias = PastTurn | TimelineRecord | MessageRecord | SavedPointRecord | SummaryRecord
+HistoryItem: TypeAlias = PastTurn | TimelineRecord | MessageRecord | HiddenRecord | SavedPointRecord | SummaryRecord
 
 
 class History(NamedTuple):

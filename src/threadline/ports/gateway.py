@@ -230,7 +230,8 @@ class GatewayThread(ThreadAttributes, Protocol):
         ...
 
     def export(self, format: ExportFormat = "jsonl") -> AsyncIterator[bytes]:
-        """The present history, piece by piece. `import_threads` reads `jsonl`."""
+        """The thread, piece by piece: as `jsonl` with everything, which `import_threads` reads, otherwise its present
+        history."""
         ...
 
     async def delete(self) -> None:
@@ -359,9 +360,10 @@ class Gateway(Protocol):
         ...
 
     async def import_threads(self, lines: bytes) -> list[Thread]:
-        """Threads that were exported as `jsonl`: all of them or none. A thread whose id or state key is taken gets new
-        ones. InvalidImport names the first bad line: a message of role `system` is one. A system prompt is put into the
-        thread's metadata instead, as `importedSystemPrompt`."""
+        """Threads that were exported as `jsonl`, with everything. One that is here already gets what it lacks and keeps
+        what it has, so a repeat changes nothing; one whose id another user has gets a new id, always the same.
+        InvalidImport names the first bad line, and nothing is stored: a message of role `system` is one. A system
+        prompt is put into the thread's metadata instead, as `importedSystemPrompt`."""
         ...
 
     async def turn(self, turn_id: str) -> TurnInfo:

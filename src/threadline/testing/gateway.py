@@ -323,11 +323,19 @@ async def test_messages_are_appended_and_read_by_place(gateway: Gateway) -> None
 async def test_an_exported_thread_can_be_imported_again(gateway: Gateway) -> None:
     thread = await gateway.create_thread(title="Trip")
     await thread.append("One", assistant("Two"))
+    await thread.save("end")
+    await thread.rewind(0)
     lines = b"".join([piece async for piece in thread.export()])
+    (again,) = await gateway.import_threads(lines)
+    assert again == await thread.refresh()
+    await thread.purge()
     (imported,) = await gateway.import_threads(lines)
-    assert imported.id != thread.id
-    copied = await (await gateway.thread(imported.id)).messages()
-    assert [message.text for message in copied] == ["One", "Two"]
+    assert (imported.id, imported.updated_at) == (again.id, again.updated_at)
+    copied = await gateway.thread(imported.id)
+    assert [message.text for message in await copied.messages()] == ["One"]
+    await copied.load("end")
+    assert [message.text for message in await copied.messages()] == ["One", "Two"]
+    assert len(await copied.timelines()) == 3
     with pytest.raises(InvalidImport):
         await gateway.import_threads(b"nonsense\n")
 

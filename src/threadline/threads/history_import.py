@@ -21,6 +21,7 @@ from threadline.core.checks import check_time
 from threadline.core.errors import DuplicateId, InvalidInput
 from threadline.core.history import (
     MAIN,
+    HiddenRecord,
     History,
     HistoryItem,
     ImportedThread,
@@ -36,7 +37,7 @@ from threadline.core.history import (
     id_of_origin,
 )
 from threadline.core.ids import check_id, check_thread_key, new_id, new_state_key
-from threadline.core.messages import from_us
+from threadline.core.messages import NewMessage, from_us
 from threadline.core.sealing import CleanText, Sealer
 from threadline.core.threads import NewThread, Scope, Thread
 from threadline.core.turns import ACTIVE
@@ -48,9 +49,10 @@ from threadline.threads.user_threads import first_title
 _TURNS = 500
 
 
-class _Times(NamedTuple):
-    """When the thread began, and when it was last used. A source cannot put its thread above those of the future."""
+class CheckedRecord(NamedTuple):
+    """A thread that may be stored: when it began, and when it was last used. A source cannot put it into the future."""
 
+    record: ThreadRecord
     created_at: dt.datetime
     updated_at: dt.datetime
     now: dt.datetime
@@ -67,44 +69,10 @@ class HistoryImporter:
         self._scope = scope
         self._keep_system = keep_system
 
-    async def store(self, history: History) -> ImportedThread:
-        """Stores one thread, or what of it is new. With an `origin` (such as `chatgpt:` and the conversation's id) its
-        own id is derived from that and the user, so that every later import of the same origin finds it; otherwise the
-        record's id is the origin, and is kept if it is free. A thread that was deleted here stays deleted.
-
-        InvalidInput and its subclasses for a record that may not be stored: nothing of this thread is. An import cannot
-        instruct or run anything: see `core.history.check_message`."""
-        record = check_thread(history.thread, keep_system=self._keep_system)
-        if history.origin is None and record.id is not None:
-            try:
-                return await self._store_as(record.id, record, history.items)
-            except DuplicateId as taken:
-                if taken.kind != "thread":
-                    raise
-        # Another user of this tenant has a thread of this id, or the source has ids of its own.
-        origin = history.origin or record.id or new_id()
-        return await self._store_as(id_of_origin(self._scope.user_id, origin), record, history.items)
-
-    async def _store_as(self, thread_id: str, record: ThreadRecord, items: Iterable[HistoryItem]) -> ImportedThread:
-        check_id("thread", thread_id)
-        times = self._check(record, items)
-
-        async def work(tx: Transaction) -> ImportedThread:
-            known = await tx.thread(thread_id, deleted=True)
-            if known is not None and known.deleted_at is not None:
-                return ImportedThread(known, "deleted", 0)
-            thread = known or await self._create(tx, thread_id, record, times)
-            tree = HistoryTree(tx, thread, is_new=known is None)
-            await tree.read()
-            merge = _Merge(tx, self._sealer, tree, times)
-            for item in items:
-                await merge.add(self._checked(item))
-            return await merge.finish(record, known)
-
-        return await self._store.transact(self._scope, work)
-
-    def _check(self, record: ThreadRecord, items: Iterable[HistoryItem]) -> _Times:
-        """Refuses a bad record before the transaction begins, which would make others wait."""
+    def check(self, record: ThreadRecord, items: Iterable[HistoryItem]) -> CheckedRecord:
+        """Refuses what must not be stored, before a transaction begins, which would make others wait. The order of
+        items and the points they name are checked while they are stored."""
+        record = check_thread(record, keep_system=self._keep_system)
         self._new_thread(record, "checked", "checked")
         now = self._clock.now()
         for name in ("created_at", "updated_at", "archived_at", "deleted_at"):
@@ -115,8 +83,48 @@ class HistoryImporter:
             item = self._checked(item)
             if isinstance(item, MessageRecord) and (at := self._sealer.message(item.message).created_us) is not None:
                 found = [min([at, *found]), max([at, *found])]
+            elif isinstance(item, SavedPointRecord):
+                admit_name(self._sealer, "saved point", item.name)
+            elif isinstance(item, SummaryRecord):
+                self._sealer.text(item.text, "summary")
         first, last = (from_us(found[0]), from_us(found[1])) if found else (now, now)
-        return _Times(record.created_at or min(first, now), min(record.updated_at or last, now), now)
+        return CheckedRecord(record, record.created_at or min(first, now), min(record.updated_at or last, now), now)
+
+    async def store(self, history: History, checked: CheckedRecord | None = None) -> ImportedThread:
+        """Stores one thread, or what of it is new. With an `origin` (such as `chatgpt:` and the conversation's id) its
+        own id is derived from that and the user, so that every later import of the same origin finds it; otherwise the
+        record's id is the origin, and is kept if it is free. A thread that was deleted here stays deleted.
+
+        InvalidInput and its subclasses for a record that may not be stored: nothing of this thread is. An import cannot
+        instruct or run anything: see `core.history.check_message`."""
+        checked = checked or self.check(history.thread, history.items)
+        record = checked.record
+        if history.origin is None and record.id is not None:
+            try:
+                return await self._store_as(record.id, checked, history.items)
+            except DuplicateId as taken:
+                if taken.kind != "thread":
+                    raise
+        # Another user of this tenant has a thread of this id, or the source has ids of its own.
+        origin = history.origin or record.id or new_id()
+        return await self._store_as(id_of_origin(self._scope.user_id, origin), checked, history.items)
+
+    async def _store_as(self, thread_id: str, checked: CheckedRecord, items: Iterable[HistoryItem]) -> ImportedThread:
+        check_id("thread", thread_id)
+
+        async def work(tx: Transaction) -> ImportedThread:
+            known = await tx.thread(thread_id, deleted=True)
+            if known is not None and known.deleted_at is not None:
+                return ImportedThread(known, "deleted", 0)
+            thread = known or await self._create(tx, thread_id, checked)
+            tree = HistoryTree(tx, thread, is_new=known is None)
+            await tree.read()
+            merge = _Merge(tx, self._sealer, tree, checked)
+            for item in items:
+                await merge.add(self._checked(item))
+            return await merge.finish(checked.record, known)
+
+        return await self._store.transact(self._scope, work)
 
     def _checked(self, item: HistoryItem) -> HistoryItem:
         if isinstance(item, PastTurn) and item.status in ACTIVE:
@@ -126,11 +134,12 @@ class HistoryImporter:
             return item
         return MessageRecord(check_message(item.message, keep_system=self._keep_system), item.turn_id)
 
-    async def _create(self, tx: Transaction, thread_id: str, record: ThreadRecord, times: _Times) -> Thread:
+    async def _create(self, tx: Transaction, thread_id: str, checked: CheckedRecord) -> Thread:
+        record = checked.record
         key = record.state_key
         if key is None or await tx.thread_by_key(check_thread_key(key)) is not None:
             key = new_state_key()
-        return await tx.create_thread(self._new_thread(record, thread_id, key), created_at=times.created_at)
+        return await tx.create_thread(self._new_thread(record, thread_id, key), created_at=checked.created_at)
 
     def _new_thread(self, record: ThreadRecord, thread_id: str, key: str) -> NewThread:
         fields = {
@@ -144,7 +153,7 @@ class HistoryImporter:
 class _Merge:
     """The items of one thread, as they are stored."""
 
-    def __init__(self, tx: Transaction, sealer: Sealer, tree: HistoryTree, times: _Times) -> None:
+    def __init__(self, tx: Transaction, sealer: Sealer, tree: HistoryTree, times: CheckedRecord) -> None:
         self._times = times
         self._tx = tx
         self._sealer = sealer
@@ -167,6 +176,8 @@ class _Merge:
                 await self._tree.begin(item.key, item.parent, item.created_at)
             case MessageRecord():
                 await self._place(item)
+            case HiddenRecord():
+                await self._hide(item.count)
             case SavedPointRecord():
                 await self._save(item)
             case SummaryRecord():
@@ -183,6 +194,13 @@ class _Merge:
         self._last_line = self._tree.line
         if self._title is None:
             self._title = first_title([sealed])
+
+    async def _hide(self, count: int) -> None:
+        if self._tree.line is None:
+            await self._tree.begin(MAIN, None, None)
+        for _ in range(count):
+            await self._tree.place(self._sealer.message(NewMessage("assistant", ())), None, is_hidden=True)
+        self._last_line = self._tree.line
 
     async def _store_turns(self) -> None:
         """A turn whose id another thread has gets an id that is derived from it: the same in every import."""

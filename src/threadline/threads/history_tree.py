@@ -8,16 +8,24 @@ of an earlier import, or a new one. So nothing is stored twice, and what was add
 from __future__ import annotations
 
 import datetime as dt
-from collections import deque
+from typing import NamedTuple
 
 from threadline.core.errors import InvalidInput, quote
+from threadline.core.hidden_parts import HiddenPart
 from threadline.core.history import RecordPoint
-from threadline.core.messages import Message
 from threadline.core.sealing import Sealed
 from threadline.core.threads import Point, Thread
 from threadline.ports import Transaction
 
 _BATCH = 500
+_HIDDEN = ""
+"""In the place of the id of a message that was deleted here: it is not read, and its seq stays taken."""
+
+
+class _Waiting(NamedTuple):
+    message: Sealed
+    turn_id: str | None
+    is_hidden: bool
 
 
 class _Timeline:
@@ -70,8 +78,9 @@ class HistoryTree:
         self._lines: dict[str, _Line] = {}
         self._at: _Timeline | None = None
         self._seq = -1
-        self._ahead: deque[Message] = deque()
-        self._waiting: list[tuple[Sealed, str | None]] = []
+        self._ahead_of = range(0)
+        self._ahead: dict[int, str] = {}
+        self._waiting: list[_Waiting] = []
         if is_new:
             self._know(_Timeline(thread.timeline_id, None, 0, thread.created_at))
 
@@ -110,35 +119,39 @@ class HistoryTree:
         self.line = key
         self._at = None
 
-    async def place(self, message: Sealed, turn_id: str | None) -> None:
-        """The next message of the source's timeline."""
+    async def place(self, message: Sealed, turn_id: str | None, *, is_hidden: bool = False) -> None:
+        """The next message of the source's timeline. One that is hidden here stays so, and one that is hidden there
+        is not hidden here."""
         assert self.line is not None
         line = self._lines[self.line]
         if self._at is None:
-            await self._enter(line, message.id)
+            await self._enter(line, None if is_hidden else message.id)
         known = await self._next()
-        if known is None or known.id != message.id:
+        if not is_hidden and known not in (message.id, _HIDDEN):
             known = await self._branch_off(line, message.id, must_fork=known is not None)
         if known is None:
-            self._waiting.append((message, turn_id))
-            self.added += 1
+            self._waiting.append(_Waiting(message, turn_id, is_hidden))
+            self.added += not is_hidden
             self.has_changed = True
-        else:
-            self._ahead.popleft()
         self._seq += 1
         line.count += 1
         if len(self._waiting) >= _BATCH:
             await self._append()
 
-    async def _next(self) -> Message | None:
-        """The thread's own message after the last one; None at the end of the timeline."""
+    async def _next(self) -> str | None:
+        """The id of the thread's own message after the last one, `_HIDDEN` if it was deleted; None at the end of the
+        timeline."""
         assert self._at is not None
-        if not self._ahead and not self._waiting and self._seq + 1 < self._at.count:
-            found = await self._tx.messages(self.thread_id, first=self._seq + 1, limit=_BATCH, timeline_id=self._at.id)
-            self._ahead.extend(found)
-        return self._ahead[0] if self._ahead else None
+        seq = self._seq + 1
+        if self._waiting or seq >= self._at.count:
+            return None
+        if seq not in self._ahead_of:
+            self._ahead_of = range(seq, seq + _BATCH)
+            found = await self._tx.messages(self.thread_id, first=seq, last=self._ahead_of[-1], timeline_id=self._at.id)
+            self._ahead = {message.seq: message.id for message in found}
+        return self._ahead.get(seq, _HIDDEN)
 
-    async def _branch_off(self, line: _Line, message_id: str, *, must_fork: bool) -> Message | None:
+    async def _branch_off(self, line: _Line, message_id: str, *, must_fork: bool) -> str | None:
         """Goes to a timeline that forks here and begins with this message. With `must_fork` there will be one."""
         assert self._at is not None
         here = self._holding(Point(self._at.id, self._seq))
@@ -157,7 +170,7 @@ class HistoryTree:
         found = None if message_id is None else await self._find_fork(parent, message_id)
         if found is None:
             same = [each for each in self._unused(parent) if line.created_at in (None, each.created_at)]
-            empty = [each for each in same if each.is_empty]
+            empty = [each for each in same if each.is_empty or await self._first_id(each) == _HIDDEN]
             if empty or (same and message_id is None):
                 found = (empty or same)[0]
         if found is None and self._is_new and len(self._lines) == 1:
@@ -177,10 +190,9 @@ class HistoryTree:
 
     async def _first_id(self, timeline: _Timeline) -> str | None:
         if timeline.first_id is None:
-            (first,) = await self._tx.messages(
-                self.thread_id, first=timeline.first_seq, limit=1, timeline_id=timeline.id
-            )
-            timeline.first_id = first.id
+            seq = timeline.first_seq
+            found = await self._tx.messages(self.thread_id, first=seq, last=seq, timeline_id=timeline.id)
+            timeline.first_id = found[0].id if found else _HIDDEN
         return timeline.first_id
 
     async def _fork(self, parent: Point | None, created_at: dt.datetime | None) -> _Timeline:
@@ -199,7 +211,7 @@ class HistoryTree:
         timeline.is_used = True
         line.pieces.append(Point(timeline.id, seq + 1))
         self._at, self._seq = timeline, seq
-        self._ahead.clear()
+        self._ahead_of = range(0)
 
     async def flush(self) -> None:
         """Stores what waits, also a timeline without messages."""
@@ -214,15 +226,18 @@ class HistoryTree:
         assert self._at is not None
         await self._switch(self._at.id)
         start = 0
+        first = self._at.count
         for end in range(1, len(waiting) + 1):
-            if end < len(waiting) and waiting[end][1] == waiting[start][1]:
+            if end < len(waiting) and waiting[end].turn_id == waiting[start].turn_id:
                 continue
-            messages = [message for message, _ in waiting[start:end]]
-            done = await self._tx.append(self.thread_id, messages, turn_id=waiting[start][1])
+            messages = [each.message for each in waiting[start:end]]
+            done = await self._tx.append(self.thread_id, messages, turn_id=waiting[start].turn_id)
             if done.replayed:
                 raise InvalidInput(f"message id must be unique in its history, got {quote(messages[0].id)} twice")
             self._at.count += len(messages)
             start = end
+        if hidden := [HiddenPart(self._at.id, seq) for seq, each in enumerate(waiting, first) if each.is_hidden]:
+            await self._tx.hide_parts(self.thread_id, hidden)
 
     async def _switch(self, timeline_id: str) -> None:
         if self._present != timeline_id:

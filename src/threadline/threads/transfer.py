@@ -1,139 +1,135 @@
-"""Export and import: threads out as JSON Lines, JSON or Markdown, and in again from JSON Lines, all or nothing.
+"""Export and import: threads out as JSON Lines, JSON or Markdown, and in again from JSON Lines.
 
-Both run in little memory. An import reads its lines twice: first to check every one of them, then, in a single
-transaction, to store them; a file with a bad line changes nothing.
+Both run in little memory. An import reads the file twice: first to check every line, then to store its threads, each in
+a transaction of its own; a file with a bad line changes nothing. An import that was killed is simply repeated.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from typing import IO, NamedTuple, TypeAlias
 
 import msgspec
 
 from threadline.api_types import ThreadInfo
-from threadline.core.errors import InvalidImport, NotFound, ThreadlineError
-from threadline.core.ids import check_id, new_id, new_state_key
-from threadline.core.messages import NewMessage, to_ui
-from threadline.core.sealing import Sealed, Sealer
-from threadline.core.threads import Scope, Thread
-from threadline.core.transfer import (
-    EndLine,
-    ExportFormat,
-    MessageLine,
-    Reader,
-    ThreadLine,
-    Writer,
-    markdown_head,
-    markdown_message,
-)
-from threadline.ports import Store, Transaction
-from threadline.threads.field_checks import admit_thread
-from threadline.threads.user_threads import Threads, first_title
+from threadline.core.errors import Conflict, InvalidImport, InvalidInput, NotFound
+from threadline.core.history import History, HistoryItem, ImportedThread
+from threadline.core.messages import to_ui
+from threadline.core.sealing import Sealer
+from threadline.core.threads import Scope
+from threadline.core.transfer import ExportFormat, markdown_head, markdown_message
+from threadline.core.transfer_reader import Place, Reader
+from threadline.ports import Clock, Store
+from threadline.threads.history_export import export_history
+from threadline.threads.history_import import CheckedRecord, HistoryImporter
+from threadline.threads.user_threads import Threads
 
-_BATCH = 500
+OpenLines: TypeAlias = Callable[[int], Iterable[bytes]]
+"""The lines of a file from a byte on, each with its newline; a line that is too long may be cut just over the limit."""
 
 
 async def export(threads: Threads, thread_id: str, form: ExportFormat) -> AsyncIterator[bytes]:
-    """The present history of one thread. NotFound."""
+    """One thread: as `jsonl` with everything, otherwise its present history. NotFound."""
+    if form == "jsonl":
+        async for line in export_history(threads.session, thread_id):
+            yield line
+        return
     thread = await threads.get(thread_id)
     if thread is None:
         raise NotFound("thread", thread_id)
-    match form:
-        case "jsonl":
-            writer = Writer()
-            yield writer.thread(thread)
-            async for message in threads.stream(thread_id):
-                yield writer.message(message)
-            yield writer.end()
-        case "markdown":
-            yield markdown_head(thread).encode()
-            async for message in threads.stream(thread_id):
-                yield markdown_message(message).encode()
-        case "json":
-            # The keys of the HTTP API; also for the terminal's `--json`.
-            head = msgspec.json.encode(msgspec.convert(thread, ThreadInfo, from_attributes=True))[:-1]
-            yield head + b',"messages":['
-            separator = b""
-            async for message in threads.stream(thread_id):
-                yield separator + to_ui(message)
-                separator = b","
-            yield b"]}\n"
+    if form == "markdown":
+        yield markdown_head(thread).encode()
+        async for message in threads.stream(thread_id):
+            yield markdown_message(message).encode()
+        return
+    # The keys of the HTTP API; also for the terminal's `--json`.
+    head = msgspec.json.encode(msgspec.convert(thread, ThreadInfo, from_attributes=True))[:-1]
+    yield head + b',"messages":['
+    separator = b""
+    async for message in threads.stream(thread_id):
+        yield separator + to_ui(message)
+        separator = b","
+    yield b"]}\n"
+
+
+def lines_of(file: IO[bytes], longest_line: int) -> OpenLines:
+    """The lines of a file that can be read again. One that is too long is cut just over the limit."""
+
+    def open_lines(offset: int) -> Iterator[bytes]:
+        file.seek(offset)
+        return iter(lambda: file.readline(longest_line + 1), b"")
+
+    return open_lines
+
+
+class _Found(NamedTuple):
+    place: Place
+    checked: CheckedRecord
+
+
+class _Items:
+    """The items of the thread that begins at this place of the file, from the start each time they are iterated."""
+
+    def __init__(self, open_lines: OpenLines, place: Place, longest_line: int, *, keep_system: bool) -> None:
+        self._open_lines = open_lines
+        self._place = place
+        self._longest = longest_line
+        self._keep_system = keep_system
+        self.line = place.lines
+
+    def __iter__(self) -> Iterator[HistoryItem]:
+        reader = Reader(self._longest, self._place, keep_system=self._keep_system)
+        block = next(reader.blocks(self._open_lines(self._place.offset)))
+        for item in block.items:
+            self.line = reader.line
+            yield item
 
 
 class Importer:
-    """Brings exported threads in under one scope. A thread whose id or state key is taken gets new ones."""
+    """Imports exported threads under one scope. What is here already stays as it is; what is new is added."""
 
-    def __init__(self, store: Store, sealer: Sealer, scope: Scope) -> None:
-        self._store = store
-        self._sealer = sealer.for_tenant(scope.tenant_id)
+    def __init__(self, store: Store, sealer: Sealer, clock: Clock, scope: Scope) -> None:
+        self._histories = (store, sealer, clock, scope)
         self._scope = scope
-        self.longest_line = sealer.limits.message_bytes + sealer.limits.metadata_bytes + 4096
+        limits = sealer.limits
+        self.longest_line = 2 * limits.message_bytes + limits.metadata_bytes + 65_536
 
     async def run(
         self,
-        open_lines: Callable[[], Iterable[bytes]],
+        open_lines: OpenLines,
         *,
         keep_system: bool = False,
         progress: Callable[[int, int], None] | None = None,
-    ) -> list[Thread]:
-        """`open_lines` gives the file's lines from the start each time it is called; each at most a little longer
-        than a message may be. `keep_system` imports system texts as such, for an operator who vouches for the file.
-        InvalidImport names the first bad line, and nothing is stored."""
+    ) -> list[ImportedThread]:
+        """`keep_system` imports system texts as such, for an operator who vouches for the file. `progress` gets the
+        number of threads stored and found. InvalidImport names the first bad line, and nothing of that thread is
+        stored; of a file with a line that cannot be right, nothing at all."""
         self._scope.require("member")
-        count = 0
+        importer = HistoryImporter(*self._histories, keep_system=keep_system)
+        # In a thread: the largest files take minutes.
+        found = await asyncio.to_thread(self._check, importer, open_lines, keep_system=keep_system)
+        done: list[ImportedThread] = []
+        for place, checked in found:
+            items = _Items(open_lines, place, self.longest_line, keep_system=keep_system)
+            try:
+                done.append(await importer.store(History(checked.record, items), checked))
+            except InvalidImport:
+                raise
+            except (InvalidInput, Conflict) as exc:
+                raise InvalidImport(items.line, str(exc)) from exc
+            if progress is not None:
+                progress(len(done), len(found))
+        return done
 
-        def read() -> Iterator[ThreadLine | MessageLine | EndLine]:
-            return Reader(self.longest_line, keep_system=keep_system).lines(open_lines())
-
-        for number, line in enumerate(read(), start=1):
-            if isinstance(line, MessageLine):
-                self._seal(line.message, number)
-            count = number
-        return await self._store.transact(self._scope, lambda tx: self._write(tx, read(), progress, count))
-
-    async def _write(
-        self,
-        tx: Transaction,
-        lines: Iterable[ThreadLine | MessageLine | EndLine],
-        progress: Callable[[int, int], None] | None,
-        count: int,
-    ) -> list[Thread]:
-        made: list[Thread] = []
-        waiting: list[Sealed] = []
-        for number, line in enumerate(lines, start=1):
-            match line:
-                case ThreadLine():
-                    made.append(await self._create(tx, line))
-                case MessageLine():
-                    waiting.append(self._seal(line.message, number))
-                case EndLine():
-                    await self._flush(tx, made[-1].id, waiting)
-            if len(waiting) >= _BATCH:
-                await self._flush(tx, made[-1].id, waiting)
-                if progress is not None:
-                    progress(number, count)
-        return [thread for made_thread in made if (thread := await tx.thread(made_thread.id)) is not None]
-
-    async def _create(self, tx: Transaction, line: ThreadLine) -> Thread:
-        new = line.thread
-        taken_id = new.id is None or await tx.thread(check_id("thread", new.id), deleted=True) is not None
-        taken_key = new.state_key is None or await tx.thread_by_key(new.state_key) is not None
-        checked = admit_thread(self._sealer, new)
-        return await tx.create_thread(
-            msgspec.structs.replace(
-                checked,
-                id=new_id() if taken_id else checked.id,
-                state_key=new_state_key() if taken_key else checked.state_key,
-            )
-        )
-
-    async def _flush(self, tx: Transaction, thread_id: str, waiting: list[Sealed]) -> None:
-        if waiting:
-            await tx.append(thread_id, waiting, title=first_title(waiting))
-            waiting.clear()
-
-    def _seal(self, message: NewMessage, number: int) -> Sealed:
-        try:
-            return self._sealer.message(message)
-        except ThreadlineError as exc:
-            raise InvalidImport(number, str(exc)) from exc
+    def _check(self, importer: HistoryImporter, open_lines: OpenLines, *, keep_system: bool) -> list[_Found]:
+        reader = Reader(self.longest_line, keep_system=keep_system)
+        found: list[_Found] = []
+        for block in reader.blocks(open_lines(0)):
+            try:
+                found.append(_Found(block.place, importer.check(block.thread, block.items)))
+            except InvalidImport:
+                raise
+            except InvalidInput as exc:
+                raise InvalidImport(reader.line, str(exc)) from exc
+        return found

@@ -49,11 +49,11 @@ class Threads(ThreadSearch):
         self._store = store
         self._sealer = sealer.for_tenant(scope.tenant_id)
         self._clock = clock
-        self._tx: Transaction = store.scoped(scope)
+        self.session: Transaction = store.scoped(scope)
 
     async def create(self, new: NewThread | None = None) -> Thread:
         self.scope.require("member")
-        return await self._tx.create_thread(admit_thread(self._sealer, new or NewThread()))
+        return await self.session.create_thread(admit_thread(self._sealer, new or NewThread()))
 
     async def get_or_create(self, state_key: str, new: NewThread) -> Thread:
         """The thread under the key; created from `new` if there is none."""
@@ -70,10 +70,10 @@ class Threads(ThreadSearch):
             return found
 
     async def get(self, thread_id: str, *, deleted: bool = False) -> Thread | None:
-        return await self._tx.thread(check_id("thread", thread_id), deleted=deleted)
+        return await self.session.thread(check_id("thread", thread_id), deleted=deleted)
 
     async def get_by_key(self, state_key: str) -> Thread | None:
-        return await self._tx.thread_by_key(check_thread_key(state_key))
+        return await self.session.thread_by_key(check_thread_key(state_key))
 
     async def read(self, thread_id: str) -> Thread:
         """NotFound."""
@@ -86,12 +86,12 @@ class Threads(ThreadSearch):
         """By id or by state key. NotFound."""
         check_thread_key(name)
         if is_generated_id(name):
-            found = await self._tx.thread(name) or await self._tx.thread_by_key(name)
+            found = await self.session.thread(name) or await self.session.thread_by_key(name)
         else:
             # Not like an id that was generated, so it is most likely a key: one read instead of two.
-            found = await self._tx.thread_by_key(name)
+            found = await self.session.thread_by_key(name)
             if found is None and is_id(name):
-                found = await self._tx.thread(name)
+                found = await self.session.thread(name)
         if found is None:
             raise NotFound("thread", name)
         return found
@@ -108,7 +108,7 @@ class Threads(ThreadSearch):
     ) -> Page[Thread]:
         check_int("limit", limit, 1, LIST_LIMIT)
         check_int("offset", offset, 0)
-        return await self._tx.threads(
+        return await self.session.threads(
             limit=limit,
             cursor=cursor,
             offset=offset,
@@ -137,42 +137,42 @@ class Threads(ThreadSearch):
         read = session.tenant_threads if user is None else session.threads
         page = await read(limit=limit, cursor=cursor, archived=archived, deleted=deleted, matching=wanted)
         if cursor is None:
-            await self._tx.record_act("threads.listed", "*" if user is None else user)
+            await self.session.record_act("threads.listed", "*" if user is None else user)
         return page
 
     async def surfaces(self, threads: Sequence[Thread]) -> dict[str, tuple[Surface, ...]]:
         """The surfaces that recent turns of each thread came from, by thread id."""
-        return await self._tx.surfaces([thread.id for thread in threads])
+        return await self.session.surfaces([thread.id for thread in threads])
 
     async def turns(self, thread_id: str, *, limit: int = 100) -> list[Turn]:
         """Newest first. NotFound."""
         check_int("limit", limit, 1, TURN_LIMIT)
         await self.read(thread_id)
-        return await self._tx.turns(thread_id, limit=limit)
+        return await self.session.turns(thread_id, limit=limit)
 
     async def active_turns(self, thread_id: str) -> list[Turn]:
-        return await self._tx.active_turns(check_id("thread", thread_id))
+        return await self.session.active_turns(check_id("thread", thread_id))
 
     async def update(self, thread_id: str, changes: ThreadChanges) -> Thread:
         self.scope.require("member")
-        return await self._tx.update_thread(check_id("thread", thread_id), admit_changes(self._sealer, changes))
+        return await self.session.update_thread(check_id("thread", thread_id), admit_changes(self._sealer, changes))
 
     async def delete(self, thread_id: str) -> bool:
         self.scope.require("member")
-        return await self._tx.delete_thread(check_id("thread", thread_id))
+        return await self.session.delete_thread(check_id("thread", thread_id))
 
     async def restore(self, thread_id: str) -> Thread:
         self.scope.require("member")
-        return await self._tx.restore_thread(check_id("thread", thread_id))
+        return await self.session.restore_thread(check_id("thread", thread_id))
 
     async def prune(self, *, older_than: dt.timedelta = dt.timedelta(0)) -> int:
         """Removes threads that never held a message and saw no activity for so long. Returns how many."""
         self.scope.require("member")
-        return await self._tx.prune_threads(idle_since=self._clock.now() - older_than)
+        return await self.session.prune_threads(idle_since=self._clock.now() - older_than)
 
     async def purge(self, thread_id: str) -> bool:
         self.scope.require("member")
-        return await self._tx.purge_thread(check_id("thread", thread_id))
+        return await self.session.purge_thread(check_id("thread", thread_id))
 
     async def append(
         self,
@@ -198,7 +198,7 @@ class Threads(ThreadSearch):
             title=first_title(sealed),
         )
         if not values:
-            return await self._tx.append(thread_id, sealed, **options)
+            return await self.session.append(thread_id, sealed, **options)
 
         async def work(tx: Transaction) -> Appended:
             appended = await tx.append(thread_id, sealed, **options)
@@ -243,12 +243,12 @@ class Threads(ThreadSearch):
             check_int("around", middle, 0, LARGEST_INTEGER)
             check_int("within", within, 0, _PAGE)
             first, last = max(0, middle - within), middle + within
-        return await self._tx.messages(thread_id, first=first, last=last, timeline_id=timeline_id)
+        return await self.session.messages(thread_id, first=first, last=last, timeline_id=timeline_id)
 
     async def _message_count(self, thread_id: str, timeline_id: str | None) -> int:
         if timeline_id is None:
             return (await self.read(thread_id)).message_count
-        for timeline in await self._tx.timelines(thread_id):
+        for timeline in await self.session.timelines(thread_id):
             if timeline.id == timeline_id:
                 return timeline.message_count
         raise NotFound("timeline", timeline_id)
@@ -258,21 +258,23 @@ class Threads(ThreadSearch):
         thread = await self.read(thread_id)
         for first in range(0, thread.message_count, _PAGE):
             last = min(first + _PAGE, thread.message_count) - 1
-            for message in await self._tx.messages(thread_id, first=first, last=last, timeline_id=thread.timeline_id):
+            for message in await self.session.messages(
+                thread_id, first=first, last=last, timeline_id=thread.timeline_id
+            ):
                 yield message
 
     async def message(self, thread_id: str, message_id: str) -> Message | None:
-        return await self._tx.message(check_id("thread", thread_id), check_id("message", message_id))
+        return await self.session.message(check_id("thread", thread_id), check_id("message", message_id))
 
     async def last_turns(self, thread_id: str, turns: int) -> list[Message]:
         check_int("turns", turns, 1)
-        return await self._tx.last_turns(check_id("thread", thread_id), turns)
+        return await self.session.last_turns(check_id("thread", thread_id), turns)
 
     async def branch(self, thread_id: str, new: NewThread | None = None, *, at: int | str | None = None) -> Thread:
         """`at` is a seq or a message id; the new thread begins with everything up to and with it."""
         self.scope.require("member")
         seq = await self._seq(thread_id, at)
-        return await self._tx.branch(
+        return await self.session.branch(
             check_id("thread", thread_id), admit_thread(self._sealer, new or NewThread()), at=seq
         )
 
@@ -285,7 +287,7 @@ class Threads(ThreadSearch):
         if seq is None:
             raise InvalidInput("`at` must be a seq or a message id, got None")
         where = seq - 1 if before else seq
-        return await self._tx.move(check_id("thread", thread_id), where, **_expected_head(**expected))
+        return await self.session.move(check_id("thread", thread_id), where, **_expected_head(**expected))
 
     async def undo(self, thread_id: str, *, key: str | None = None, **expected: Unpack[ExpectedHead]) -> Thread:
         """With a key it happens once, however often it is requested."""
@@ -293,21 +295,21 @@ class Threads(ThreadSearch):
         check_id("thread", thread_id)
         head = _expected_head(**expected)
         if key is None:
-            return await self._tx.undo(thread_id, **head)
+            return await self.session.undo(thread_id, **head)
         return await self._move_once(thread_id, key, "undo", lambda tx: tx.undo(thread_id, **head))
 
     async def switch(self, thread_id: str, timeline_id: str, **expected: Unpack[ExpectedHead]) -> Thread:
         self.scope.require("member")
         check_id("timeline", timeline_id)
-        return await self._tx.switch(check_id("thread", thread_id), timeline_id, **_expected_head(**expected))
+        return await self.session.switch(check_id("thread", thread_id), timeline_id, **_expected_head(**expected))
 
     async def timelines(self, thread_id: str) -> list[Timeline]:
-        return await self._tx.timelines(check_id("thread", thread_id))
+        return await self.session.timelines(check_id("thread", thread_id))
 
     async def save(self, thread_id: str, name: str, *, at: int | str | None = None) -> SavedPoint:
         self.scope.require("member")
         seq = await self._seq(thread_id, at)
-        return await self._tx.save(check_id("thread", thread_id), self.saved_name(name), at=seq)
+        return await self.session.save(check_id("thread", thread_id), self.saved_name(name), at=seq)
 
     def saved_name(self, name: str) -> str:
         """The normalised spelling under which a saved point is stored."""
@@ -321,15 +323,15 @@ class Threads(ThreadSearch):
         check_id("thread", thread_id)
         saved, head = self.saved_name(name), _expected_head(**expected)
         if key is None:
-            return await self._tx.load(thread_id, saved, **head)
+            return await self.session.load(thread_id, saved, **head)
         return await self._move_once(thread_id, key, f"load {saved}", lambda tx: tx.load(thread_id, saved, **head))
 
     async def saved_points(self) -> list[SavedPoint]:
-        return await self._tx.saved_points()
+        return await self.session.saved_points()
 
     async def forget_saved_point(self, name: str) -> bool:
         self.scope.require("member")
-        return await self._tx.forget_saved_point(self.saved_name(name))
+        return await self.session.forget_saved_point(self.saved_name(name))
 
     async def _move_once(
         self, thread_id: str, key: str, what: str, move: Callable[[Transaction], Awaitable[Thread]]

@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import tempfile
-from collections.abc import Iterator
-from typing import IO, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
 from starlette.requests import Request
@@ -29,7 +28,7 @@ from threadline.service.http.requests import RequestStruct, read_body, read_quer
 from threadline.service.http.responses import json_response, thread_info, turn_info
 from threadline.service.openapi.operation import Body, ResponseSpec, operation
 from threadline.service.routes.threads import find_thread
-from threadline.threads.transfer import Importer, export
+from threadline.threads.transfer import Importer, export, lines_of
 
 _THREAD = "/api/v1/ai/threads/{state_key}"
 # Three centuries: a time before that is still a date.
@@ -205,24 +204,19 @@ class TransferRoutes:
         "Import threads",
         ResponseSpec(201, "The imported threads.", ImportResponse),
         tag="threads",
-        description="Takes the lines of an export in the format `jsonl`. Either all threads are imported or none. "
+        description="Takes the lines of an export in the format `jsonl`. A thread that is here already gets what "
+        "it lacks and keeps what it has, so a request can be repeated. "
         "System messages and parts of unknown types are refused; a system prompt is put into the thread's metadata as "
         "`importedSystemPrompt`, where no agent is shown it.",
         body=Body(str, media_types=("application/x-ndjson", "application/jsonl", "application/json")),
         errors=(errors.InvalidImport, errors.DuplicateId),
     )
     async def import_threads(self, request: Request) -> Response:
-        importer = Importer(self._threadline.store, self._threadline.sealer, scope_of(request))
+        tl = self._threadline
+        importer = Importer(tl.store, tl.sealer, tl.clock, scope_of(request))
         with tempfile.SpooledTemporaryFile(_IN_MEMORY_BYTES) as file:
             async for piece in request.stream():
                 # In a thread: beyond a megabyte this writes to the disk.
                 await asyncio.to_thread(file.write, piece)
-            imported = await importer.run(lambda: _lines(file, importer.longest_line))
-        return json_response(ImportResponse([thread_info(thread) for thread in imported]), 201)
-
-
-def _lines(file: IO[bytes], max_length: int) -> Iterator[bytes]:
-    """All lines from the start. A line that is too long is cut just over the limit, so that the importer sees it."""
-    file.seek(0)
-    while line := file.readline(max_length + 1):
-        yield line
+            done = await importer.run(lines_of(file, importer.longest_line))
+        return json_response(ImportResponse([thread_info(each.thread) for each in done]), 201)
