@@ -144,8 +144,7 @@ class AppendResponse(ApiStruct, frozen=True):
 
 
 class ThreadHistory(ThreadInfo, frozen=True, kw_only=True):
-    """A thread with messages. `firstSeq` is the seq of the first one. `active` means that a turn is running; its
-    unfinished reply is not among the messages."""
+    """A thread with messages, the first at `firstSeq`. While a turn runs (`active`), its reply is not among them."""
 
     active: bool
     first_seq: int
@@ -219,6 +218,7 @@ class TurnInfo(ApiStruct, frozen=True, kw_only=True):
     reply_seq: int | None = None
     created_at: Moment
     finished_at: Moment | None = None
+    taken_by: str | None = None
 
 
 class TurnsResponse(ApiStruct, frozen=True):

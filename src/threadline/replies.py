@@ -164,7 +164,7 @@ class Reply(GatewayReply):
 
     async def _message(self) -> Message:
         turn = await self._ended()
-        message = await self._services.threads.message(turn.thread_id, reply_id(turn.id))
+        message = await self._services.threads.message(turn.thread_id, reply_id(turn.taken_by or turn.id))
         if turn.status == "dispatch_failed" or message is None:
             raise AgentFailed(_reason(turn_info(turn)))
         return message

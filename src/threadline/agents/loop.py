@@ -86,6 +86,8 @@ class LoopAgent:
                         f"the model called unknown tools or sent invalid input {runner.invalid_in_a_row} times in a "
                         "row, so the reply was stopped"
                     )
+                if services.steered is not None and reply.has_begun:
+                    reply.take_in(await services.steered.take())
                 if number == self._limits.rounds:
                     raise AgentFailed(f"the agent called tools for {number} rounds without finishing its reply")
                 async with aclosing(self._run_round(reply, specs, settings, budget)) as events:

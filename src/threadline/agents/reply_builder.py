@@ -7,7 +7,7 @@ without those of the turn before.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
 from threadline.agents.call_runner import Outcome
@@ -34,6 +34,7 @@ from threadline.core.events import (
 from threadline.core.parts import Approval, Part, ToolPart
 from threadline.core.prompts import Prompt, PromptMessage
 from threadline.core.sanitize import sanitize_json
+from threadline.core.steered_messages import SteeredMessage, split_at_steered, steered_marker
 
 
 class ReplyBuilder:
@@ -45,6 +46,7 @@ class ReplyBuilder:
             self._history = prompt.messages[:-1]
             self._continue(prompt.messages[-1].parts)
         self._fold = Fold()
+        self._steered = dict(prompt.steered)
         self._bytes_left = limit
         self._limit = limit
         self.calls: list[ToolCall] = []
@@ -103,7 +105,19 @@ class ReplyBuilder:
     def messages(self) -> tuple[PromptMessage, ...]:
         """The prompt for the next round."""
         parts = (*self._earlier_parts, *self._fold.parts())
-        return (*self._history, PromptMessage("assistant", parts)) if parts else self._history
+        if not parts:
+            return self._history
+        return (*self._history, *split_at_steered(PromptMessage("assistant", parts), self._steered))
+
+    @property
+    def has_begun(self) -> bool:
+        return bool(self._earlier_parts) or self._fold.part_count > 0
+
+    def take_in(self, messages: Sequence[SteeredMessage]) -> None:
+        """Shows the user's messages to the model here, after the results of the last round."""
+        for message in messages:
+            self._fold.add(steered_marker(message.message_id, ""))
+            self._steered[message.message_id] = message.parts
 
 
 async def limit_events(

@@ -144,7 +144,8 @@ class RemoteReply(GatewayReply):
     async def _message(self) -> Message:
         turn = await self.ended()
         request = self._requests[-1]
-        path = f"/api/v1/ai/threads/{request.thread_id}/messages/{request.message_id}"
+        message_id = request.message_id if turn.taken_by is None else reply_id(turn.taken_by)
+        path = f"/api/v1/ai/threads/{request.thread_id}/messages/{message_id}"
         if turn.status != "dispatch_failed":
             try:
                 return to_message(read(await self._transport.call("GET", path), api.StoredMessage))

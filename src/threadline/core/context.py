@@ -55,7 +55,7 @@ def assemble(
     return Prompt(
         messages=(*preamble, *past, asked),
         turns_shown=len(shown),
-        messages_left_out=_past_messages(turns, stored) - len(past),
+        messages_left_out=_past_messages(turns, stored) - sum(len(turn.shown) - turn.splits for turn in shown),
         tokens=fixed + shown_tokens,
         history_tokens=shown_tokens,
         first_seq=shown[0].first_seq if shown else None,

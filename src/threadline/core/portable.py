@@ -71,6 +71,7 @@ TABLES: dict[str, tuple[str, ...]] = {
         "finished_us",
         "provider",
         "model",
+        "steers",
     ),
     "usage_days": (
         "owner_id",
@@ -150,7 +151,7 @@ TABLES: dict[str, tuple[str, ...]] = {
 }
 
 
-ADDED_COLUMNS: dict[tuple[str, str], Any] = {("users", "disabled_us"): None}
+ADDED_COLUMNS: dict[tuple[str, str], Any] = {("users", "disabled_us"): None, ("turns", "steers"): None}
 """Columns that backups of earlier versions lack, by table and column, and the value that restored rows get. A new
 column of TABLES needs an entry."""
 

@@ -44,6 +44,8 @@ class Prompt(msgspec.Struct, frozen=True):
     body: dict[str, Any] | None = None
     response_format: dict[str, Any] | None = None
     """What the caller asked the model's output to look like, in the words of OpenAI's chat API."""
+    steered: dict[str, tuple[Part, ...]] = {}
+    """The messages that the unfinished reply at the end of `messages` took in, by the id in their markers."""
 
 
 def say(role: Role, text: str) -> PromptMessage:

@@ -23,8 +23,9 @@ SURFACES: tuple[Surface, ...] = ("web", "api", "cli", "slack", "telegram", "what
 CHANNELS: frozenset[Surface] = frozenset(("slack", "telegram", "whatsapp", "matrix"))
 """Messaging surfaces: their turns are queued, are answered once even after a crash, and are delivered to a place."""
 
-Policy: TypeAlias = Literal["reject", "queue", "interrupt"]
-"""What happens to a request while another turn runs on its thread."""
+Policy: TypeAlias = Literal["reject", "queue", "interrupt", "steer"]
+"""What happens to a request while another turn runs on its thread. `steer`: the running turn takes the message in
+before its next model call; if it ends first, the message is answered after it, as with `queue`."""
 
 TurnStatus: TypeAlias = Literal[
     "accepted",
@@ -86,10 +87,17 @@ class Turn(msgspec.Struct, frozen=True):
     """Known once the turn has ended."""
     model: str | None = None
     """The one that the request named; once the turn has ended, the one that was asked."""
+    steers: str | None = None
+    """The turn that ran when this request was accepted, if that turn may take the message in."""
 
     @property
     def is_active(self) -> bool:
         return self.status in ACTIVE
+
+    @property
+    def taken_by(self) -> str | None:
+        """The turn whose reply also answers this request. Known once both have ended."""
+        return self.seen.get(TAKEN_BY)
 
     @property
     def is_handed_over(self) -> bool:
@@ -114,6 +122,8 @@ class TurnInfo(PlainValue, frozen=True, kw_only=True):
     reply_seq: int | None = None
     created_at: dt.datetime
     finished_at: dt.datetime | None = None
+    taken_by: str | None = None
+    """The turn that took the message in while it ran: its reply answers this request as well."""
 
     @property
     def is_active(self) -> bool:
@@ -144,6 +154,8 @@ class TurnEnd(msgspec.Struct, frozen=True):
     """Which range of the history went into the prompt, and the system texts before it (JSON object, stored as text)."""
     charge: Charge | None = None
     """Counted with the end. None if no agent was called."""
+    taken: tuple[str, ...] = ()
+    """The turns whose messages this one took in: they end with it, in the same way and with the same reply."""
 
 
 def root_turn_id(turn_id: str) -> str:
@@ -159,6 +171,8 @@ def answering_turn_id(root_id: str, approval_id: str) -> str:
 
 BEGUN = "begun"
 """In `Turn.seen`: of the reply that the turn continues, how many parts there were and which calls were open."""
+TAKEN_BY = "taken_by"
+"""In `Turn.seen`: the turn that took the request in while it ran."""
 CONTINUES = "continues"
 """In `Turn.seen`: the turn whose open calls this one answers."""
 ANSWERED_ELSEWHERE = "answered_elsewhere"

@@ -15,14 +15,17 @@ import msgspec
 
 from threadline.core.errors import SettingsInvalid
 from threadline.core.messages import Message
-from threadline.core.parts import FilePart, TextPart
+from threadline.core.parts import FilePart, Part, TextPart
 from threadline.core.prompts import PromptMessage, say
 from threadline.core.repair import repair
+from threadline.core.steered_messages import STEERED, split_at_steered, steered_message_ids
 from threadline.core.tokens import CountTokens, total_tokens
 from threadline.core.turns import CHANNELS, SURFACES, Surface, root_turn_id
 
 REFUSED_TEXT = "[This message was refused and is not shown.]"
 _REFUSED = b"denied_sentinel"
+# Looked for in the stored bytes: decoding every message of the history would cost more than the whole prompt.
+_MARKER = STEERED.encode()
 
 
 class Window(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -66,11 +69,23 @@ class PastTurn:
         self.messages = [message]
         self.first_seq = message.seq
         self.last_seq = message.seq
+        self.steered: dict[str, tuple[Part, ...]] = {}
         self._is_refused = message.role == "user" and message.turn_id in refused
 
     def add(self, message: Message) -> None:
         self.messages.append(message)
-        self.last_seq = message.seq
+        self.last_seq = max(self.last_seq, message.seq)
+
+    @cached_property
+    def splits(self) -> int:
+        """How many messages more are shown than are stored: a reply that took messages in is shown in several."""
+        replies = sum(message.role == "assistant" for message in self.shown)
+        return max(replies - (len(self.messages) - 1), 0) if self.steered else 0
+
+    def take_in(self, message: Message) -> None:
+        """A message that the reply of this turn took in."""
+        self.steered[message.id] = message.parts
+        self.last_seq = max(self.last_seq, message.seq)
 
     @cached_property
     def shown(self) -> tuple[PromptMessage, ...]:
@@ -78,7 +93,10 @@ class PastTurn:
         first = self._first()
         if first.role == "user" and not _says_something(first):
             return ()
-        return repair((first, *(PromptMessage(message.role, message.parts) for message in self.messages[1:])))
+        said = (PromptMessage(message.role, message.parts) for message in self.messages[1:])
+        if self.steered:
+            said = (each for reply in said for each in split_at_steered(reply, self.steered))
+        return repair((first, *said))
 
     def _first(self) -> PromptMessage:
         if self._is_refused:
@@ -107,17 +125,23 @@ def refused_turns(history: Sequence[Message]) -> set[str]:
 def past_turns(
     history: Sequence[Message], request: Message | None = None, refused: Collection[str] = ()
 ) -> list[PastTurn]:
-    """The turns before the request. Of later messages, only replies to earlier turns count. If the history was not read
-    from its beginning, a reply whose request was not read is left out."""
+    """The turns before the request. Of later messages, only replies to earlier turns count, and the messages that those
+    took in. If the history was not read from its beginning, a reply whose request was not read is left out."""
     turns: list[PastTurn] = []
     by_id: dict[str | None, PastTurn] = {}
     is_whole = bool(history) and history[0].seq == 0
+    taken = _taken_in(history, request)
+    taken_ids = {message.id for messages in taken.values() for message in messages}
     for message in history:
+        if message.id in taken_ids:
+            continue
         came_after = request is not None and message.seq >= request.seq
         turn_id = None if message.turn_id is None else root_turn_id(message.turn_id)
         owner = by_id.get(turn_id)
         if message.role != "user" and owner is not None:
             owner.add(message)
+            for steered in taken.get(message.id, ()):
+                owner.take_in(steered)
         elif came_after:
             continue
         elif message.role == "user" or (is_whole and not turns):
@@ -127,6 +151,20 @@ def past_turns(
         elif turns and (is_whole or message.turn_id is None):
             turns[-1].add(message)
     return turns
+
+
+def _taken_in(history: Sequence[Message], request: Message | None) -> dict[str, list[Message]]:
+    """By the id of a reply, the user's messages that it took in and answers. One that was answered on its own after
+    all, or is being answered now, is a turn of its own."""
+    marked = [each for each in history if each.role != "user" and _MARKER in each.parts_json]
+    if not marked:
+        return {}
+    answered = {root_turn_id(each.turn_id) for each in history if each.role != "user" and each.turn_id is not None}
+    steered = {each.id: each for each in history if each.role == "user" and each.turn_id not in answered}
+    if request is not None:
+        steered.pop(request.id, None)
+    found = {reply.id: steered_message_ids(reply.parts) for reply in marked}
+    return {reply_id: [steered[id] for id in ids if id in steered] for reply_id, ids in found.items()}
 
 
 def newest_turns(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from threadline.core.client_tools import ClientTool
 from threadline.core.events import Event, ToolCall
 from threadline.core.prompts import Prompt
+from threadline.core.steered_messages import SteeredMessage
 from threadline.core.threads import Scope
 from threadline.core.turns import ToolRun
 
@@ -22,6 +23,14 @@ class ToolJournal(Protocol):
 
     async def end(self, call_id: str, output: Any) -> None:
         """Stores the output: plain JSON data."""
+        ...
+
+
+class SteeredMessageSource(Protocol):
+    async def take(self) -> Sequence[SteeredMessage]:
+        """Messages of the user that arrived since the turn began and were not taken before, in order. From now on the
+        reply answers them too, so the agent must show them to its model. An agent that never asks for them leaves them
+        to be answered after its reply. Never raises."""
         ...
 
 
@@ -46,6 +55,8 @@ class AgentServices(NamedTuple):
     call_tool: Callable[..., Awaitable[Any]] | None = None
     """For an agent that is a function and has tools: `await call_tool(name, key=value)` runs one and returns its
     output."""
+    steered: SteeredMessageSource | None = None
+    """None where no message can arrive while the agent runs."""
 
 
 class Agent(Protocol):

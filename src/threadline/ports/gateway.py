@@ -128,10 +128,12 @@ class GatewayThread(ThreadAttributes, Protocol):
     ) -> GatewayReply:
         """Asks a question; the reply is awaited or iterated. `agent` answers (default: the thread's agent), with
         `model` (default: the thread's, else the agent's; InvalidInput for one that the agent does not offer). `policy`
-        says what happens if another turn runs: reject (default), queue or interrupt. `approver` decides about tools
-        that need approval; without one the turn ends with the call open: see `pending` and `respond`. `replaces` is the
-        id of an earlier user message: the thread continues from before it, on a new timeline. `client_tools` are
-        offered to the model beside the agent's tools; the turn ends with a call of one open, for the caller to run."""
+        says what happens if another turn runs: reject (default), queue, interrupt, or steer: that turn takes the
+        message in before its next model call, and its reply answers both; if it ends before, as with queue. `approver`
+        decides about tools that need approval; without one the turn ends with the call open: see `pending` and
+        `respond`. `replaces` is the id of an earlier user message: the thread continues from before it, on a new
+        timeline. `client_tools` are offered to the model beside the agent's tools; the turn ends with a call of one
+        open, for the caller to run."""
         ...
 
     async def pending(self) -> list[Pending]:

@@ -20,14 +20,15 @@ class TurnOperations(Protocol):
     async def accept_turn(self, new: TurnAcceptance) -> Accepted | AcceptRefusal:
         """Stores a request whole, in one commit: the inbox claim of an arrival, the thread if it has to be created, the
         binding of its place, the rewind before what it replaces, the message, the turn and its lease. On `interrupt`
-        every active turn of the thread is asked to stop. If a lease is given, the turn is leased when no other turn of
-        the thread is active, and otherwise reserved for that process. Requests of one user are serialised, see
-        `Store.transact`.
+        every active turn of the thread is asked to stop. On `steer` the turn records the first active turn as the one
+        it may be taken into (`Turn.steers`), unless it replaces a message. If a lease is given, the turn is leased when
+        no other turn of the thread is active, and otherwise reserved for that process. Requests of one user are
+        serialised, see `Store.transact`.
 
         The same key with the same hash finds the turn that was stored first, and stores nothing but the claim. If that
         turn was interrupted and a lease is given, it is leased to run again (`replayed` and `leased`); its partial
         reply, if the thread ends with it, is left behind on the old timeline. It stays interrupted if the request was
-        undone or later messages follow.
+        undone or later messages follow, other than replies to earlier turns.
 
         A refusal means that nothing is stored. Inside `transact` it must end the work: raise."""
         ...
@@ -47,6 +48,8 @@ class TurnOperations(Protocol):
         settled inbox row. The reply is appended; if the turn continues a reply that waited for approval, it takes that
         one's place on a new timeline, and later messages follow it under their own seq. A reply whose request is no
         longer in the thread's present history, or whose thread was deleted, is left out, and the turn ends without one.
+        The turns that `end.taken` names and that steer this one end with it, if they wait or were interrupted without
+        a reply: with its status and the seq of its reply, `seen` naming it, their arrivals settled.
 
         A refusal means that nothing is stored: `lease_lost` if the fence is old, `already_ended`, `turn_missing`,
         `reply_known` if the history has a message with the reply's id, `thread_full`. InvalidInput if such an end

@@ -326,7 +326,9 @@ def cut_reason(exceeded: LimitExceeded) -> str:
 
 def _failed(end: TurnEnd, reason: str) -> TurnEnd:
     """A turn that was stopped or failed by itself keeps its own reason."""
-    return msgspec.structs.replace(end, status="dispatch_failed", error=reason) if end.status == "executed" else end
+    # What the reply said to messages that it took in may be lost: they are answered next.
+    failed = msgspec.structs.replace(end, status="dispatch_failed", error=reason, taken=())
+    return failed if end.status == "executed" else end
 
 
 def _refusal_error(refusal: AcceptRefusal, new: TurnAcceptance, messages_per_thread: int) -> ThreadlineError:

@@ -28,8 +28,10 @@ from threadline.core.parts import Part, ToolPart, tool_part
 from threadline.core.prompts import Prompt, PromptMessage
 from threadline.core.reply_limits import ReplySize
 from threadline.core.sealing import Limits
-from threadline.core.turns import BEGUN, Chunk, ToolRun, Turn, TurnStatus, reply_id
+from threadline.core.steered_messages import is_steered_marker, steered_marker, steered_turn_ids
+from threadline.core.turns import BEGUN, Chunk, ToolRun, Turn, TurnEnd, TurnStatus, reply_id
 from threadline.ports import Transaction
+from threadline.turns.acceptance import Ending
 from threadline.turns.meters import Meter
 from threadline.turns.streams import LiveStream
 
@@ -79,10 +81,19 @@ class TurnOutput:
         return msgspec.structs.replace(prompt, messages=(*before, said)) if said.parts else prompt
 
     def add(self, event: Event) -> None:
-        """LimitExceeded if the reply is too large to be stored whole; the event was published."""
+        """LimitExceeded if the reply is too large to be stored whole; the event was published. Markers of messages that
+        were taken in are not an agent's to write."""
+        if not is_steered_marker(event):
+            self._add(event)
+
+    def _add(self, event: Event) -> None:
         for normalized in self._normalizer.add(event):
             for published in self._publish(normalized):
                 self._size.add(published, self.fold)
+
+    def take_in(self, message_id: str, turn_id: str) -> None:
+        """Marks that a message of the user was taken in here. LimitExceeded as in `add`."""
+        self._add(steered_marker(message_id, turn_id))
 
     def close(self) -> None:
         """Publishes what the normalizer still holds back. Does nothing the second time."""
@@ -108,6 +119,17 @@ def made_reply(turn: Turn, fold: Fold, status: TurnStatus) -> NewMessage | None:
         return None
     metadata = fold.metadata if status == "executed" else {**fold.metadata, "status": status}
     return NewMessage("assistant", fold.parts(), id=reply_id(turn.id), metadata=metadata)
+
+
+def made_ending(turn: Turn, output: TurnOutput, status: TurnStatus, error: str | None) -> Ending:
+    """The messages that the reply took in are answered by it, unless it failed: then they are answered next."""
+    charge = None if output.meter is None else output.meter.charge
+    used = {} if charge is None else charge.stored_usage()
+    reply = made_reply(turn, output.fold, status)
+    taken = steered_turn_ids(output.fold.parts()) if status in ("executed", "stopped") else ()
+    end = TurnEnd(status=status, error=error, usage=used, seen=output.seen, charge=charge, taken=taken)
+    tokens = 0 if charge is None else charge.usage.input_tokens + charge.usage.output_tokens
+    return Ending(end, reply, output.stream.unstored(), tokens=tokens)
 
 
 async def read_earlier_run(

@@ -21,13 +21,14 @@ from threadline.core.event_normalizer import EventNormalizer
 from threadline.core.prompts import Prompt
 from threadline.core.threads import Scope, Thread
 from threadline.core.turn_commits import Accepted
-from threadline.core.turns import CHANNELS, Turn, TurnEnd, TurnStatus
+from threadline.core.turns import CHANNELS, Turn, TurnStatus
 from threadline.ports import Agent, AgentServices, Approver, Store
-from threadline.turns.acceptance import STOPPED, WENT_AWAY, Ending, Turns, cut_reason, find_present_request
+from threadline.turns.acceptance import STOPPED, WENT_AWAY, Turns, cut_reason, find_present_request
 from threadline.turns.journal import StoredJournal
 from threadline.turns.leases import Holder, Leases, ThreadQueue, TurnTask
 from threadline.turns.meters import Meters
-from threadline.turns.output import TurnOutput, made_reply, read_earlier_run
+from threadline.turns.output import TurnOutput, made_ending, read_earlier_run
+from threadline.turns.steered_messages import SteeredMessages
 from threadline.turns.streams import LiveStream, Streams
 
 log = logging.getLogger("threadline.turns")
@@ -321,8 +322,10 @@ class Runner:
             prompt = output.continue_run(earlier, prompt, continued)
             if earlier.fold is None and earlier.chunks:
                 await self._restart(scope, turn, output.stream)
+        steered = SteeredMessages(self._store, scope, turn, output)
+        prompt = await steered.with_taken(prompt)
         journal = StoredJournal(self._store, scope, turn, self._turns.sealer_of(scope).masker)
-        services = AgentServices(journal, approver, offered_to(turn.surface, turn.seen))
+        services = AgentServices(journal, approver, offered_to(turn.surface, turn.seen), steered=steered)
         async with contextlib.aclosing(agent.run(prompt, services)) as answer:  # type: ignore[type-var]
             async for event in answer:
                 await meter.add(event)
@@ -350,7 +353,7 @@ class Runner:
             output.stream.publish(events.Failure(error or status))
         for anomaly, times in output.fold.anomalies.items():
             log.warning("agent anomaly: %s", anomaly.kind, extra={"turn_id": turn.id, "times": times})
-        ending = _ending(turn, output, status, error)
+        ending = made_ending(turn, output, status, error)
         # A person at a terminal gets the error at once. Other surfaces can wait for the database to return.
         for pause in () if turn.surface == "cli" else self._timing.retry_seconds:
             try:
@@ -380,12 +383,3 @@ class Runner:
 async def _end_task(task: asyncio.Task[None]) -> None:
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-
-
-def _ending(turn: Turn, output: TurnOutput, status: TurnStatus, error: str | None) -> Ending:
-    charge = None if output.meter is None else output.meter.charge
-    used = {} if charge is None else charge.stored_usage()
-    reply = made_reply(turn, output.fold, status)
-    end = TurnEnd(status=status, error=error, usage=used, seen=output.seen, charge=charge)
-    tokens = 0 if charge is None else charge.usage.input_tokens + charge.usage.output_tokens
-    return Ending(end, reply, output.stream.unstored(), tokens=tokens)

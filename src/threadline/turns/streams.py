@@ -23,6 +23,7 @@ from threadline.core.event_replay import replay_events
 from threadline.core.events import Event
 from threadline.core.messages import Message
 from threadline.core.parts import ToolPart
+from threadline.core.steered_messages import after_marker
 from threadline.core.threads import Scope
 from threadline.core.turns import BEGUN, Chunk, Turn, reply_id
 from threadline.ports import Approver, Store, Transaction
@@ -296,6 +297,8 @@ async def _replay(tx: Transaction, turn: Turn) -> list[StreamedEvent]:
     reply = await find_reply(tx, turn)
     begun = turn.seen.get(BEGUN, {})
     parts = () if reply is None else reply.parts
+    if turn.taken_by is not None:
+        parts = tuple(after_marker(parts, turn.id))
     said = replay_events(parts, known=begun.get("parts", 0), still_open=begun.get("open", ()))
     if reply is not None and (metadata := agent_metadata(reply.metadata)):
         said.append(events.MessageMetadata(metadata))
@@ -308,14 +311,15 @@ async def _replay(tx: Transaction, turn: Turn) -> list[StreamedEvent]:
 
 
 async def find_reply(tx: Transaction, turn: Turn) -> Message | None:
-    """The reply as this turn left it, on whichever timeline that is."""
+    """The reply as this turn left it, or the one that took it in, on whichever timeline that is."""
+    answering = turn.taken_by or turn.id
     if turn.reply_seq is None or await tx.thread(turn.thread_id) is None:
         return None
-    present = await tx.message(turn.thread_id, reply_id(turn.id))
-    if present is not None and present.turn_id == turn.id and present.seq == turn.reply_seq:
+    present = await tx.message(turn.thread_id, reply_id(answering))
+    if present is not None and present.turn_id == answering and present.seq == turn.reply_seq:
         return present
     for timeline in reversed(await tx.timelines(turn.thread_id)):
         found = await tx.messages(turn.thread_id, first=turn.reply_seq, last=turn.reply_seq, timeline_id=timeline.id)
-        if found and found[0].turn_id == turn.id:
+        if found and found[0].turn_id == answering:
             return found[0]
     return None

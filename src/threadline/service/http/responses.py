@@ -136,4 +136,5 @@ def turn_fields(turn: Turn) -> dict[str, Any]:
         "reply_seq": turn.reply_seq,
         "created_at": turn.created_at,
         "finished_at": turn.finished_at,
+        "taken_by": turn.taken_by,
     }

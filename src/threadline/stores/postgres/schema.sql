@@ -762,6 +762,7 @@ CREATE TABLE threadline.turns (
     finished_at timestamp with time zone,
     provider text,
     model text,
+    steers text COLLATE "C",
     CONSTRAINT turns_pkey PRIMARY KEY (tenant_id, id),
     CONSTRAINT turns_tenant_id_thread_id_fkey FOREIGN KEY (tenant_id, thread_id) REFERENCES threadline.threads(tenant_id, id)
 );
@@ -845,7 +846,7 @@ CREATE TYPE threadline.thread_args AS (id text, state_key text, timeline_id text
 
 CREATE TYPE threadline.thread_columns AS (id text, owner_id text, state_key text, timeline_id text, title text, title_by_person boolean, agent_id text, model text, system_prompt text, working_dir text, metadata bytea, message_count integer, token_count bigint, created_at timestamp with time zone, updated_at timestamp with time zone, archived_at timestamp with time zone, deleted_at timestamp with time zone);
 
-CREATE TYPE threadline.turn_completion AS (turn_id text, fence integer, status text, ends_from text[], error text, usage text, seen text, provider text, model text, used_agent_id text, day integer, input_tokens bigint, output_tokens bigint, cached_tokens bigint, reasoning_tokens bigint, cost_nanos bigint, kind text, turns integer, chunk_numbers integer[], reply_id text, reply_metadata text, tokens integer, messages_per_thread integer, new_timeline_id text, platform text, arrival_key text, payloads text[]);
+CREATE TYPE threadline.turn_completion AS (turn_id text, fence integer, status text, ends_from text[], error text, usage text, seen text, provider text, model text, used_agent_id text, day integer, input_tokens bigint, output_tokens bigint, cached_tokens bigint, reasoning_tokens bigint, cost_nanos bigint, kind text, turns integer, chunk_numbers integer[], reply_id text, reply_metadata text, tokens integer, messages_per_thread integer, new_timeline_id text, platform text, arrival_key text, payloads text[], taken text[], taken_seen text);
 
 CREATE TYPE threadline.turn_request AS (turn_id text, surface text, policy text, status text, agent_id text, model text, key text, request_hash bytea, thread_id text, replaces text, lease_owner text, lease_seconds double precision, is_only_reserved boolean, must_check_holder boolean, seen text, message_id text, message_role text, message_metadata text, message_created_us bigint, title text, messages_per_thread integer, new_timeline_id text, new_id text, new_state_key text, new_title text, new_title_by_person boolean, new_agent_id text, new_model text, new_system_prompt text, new_working_dir text, new_metadata text, platform text, arrival_key text, fingerprint text, correlation_id text, reply_to text, place text, is_question_checked boolean);
 
@@ -888,6 +889,8 @@ CREATE FUNCTION threadline.create_thread(_tenant text, _owner text, _role text, 
 CREATE FUNCTION threadline.deliver_reply(_tenant text, _now_us bigint, _given threadline.turn_completion, _turn threadline.turns) RETURNS void LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.drop_expired_values(_tenant text, _owner text, _role text, _now_us bigint) RETURNS bigint LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.end_taken_turns(_tenant text, _now_us bigint, _given threadline.turn_completion, _turn threadline.turns) RETURNS void LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.enqueue(_tenant text, _owner text, _role text, _now_us bigint, _id text, _holder text, _turn text, _platform text, _recipient text, _payload text) RETURNS SETOF threadline.outbox LANGUAGE plpgsql;
 
@@ -940,6 +943,8 @@ CREATE FUNCTION threadline.fork_thread(_now_us bigint, _thread threadline.thread
 CREATE FUNCTION threadline.from_us(_us bigint) RETURNS timestamp with time zone LANGUAGE sql STABLE;
 
 CREATE FUNCTION threadline.has_labels(_tenant text, _owner text, _thread text, _labels text[]) RETURNS boolean LANGUAGE plpgsql STABLE;
+
+CREATE FUNCTION threadline.has_later_request(_tenant text, _thread threadline.threads, _seq integer) RETURNS boolean LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.has_unindexed(_tenant text, _owner text) RETURNS boolean LANGUAGE plpgsql STABLE;
 

@@ -29,7 +29,7 @@ from threadline.core.turn_commits import (
     TurnAcceptance,
     refuse_system_arrival,
 )
-from threadline.core.turns import ACTIVE, TRANSITIONS, Chunk, Turn, TurnEnd
+from threadline.core.turns import ACTIVE, TAKEN_BY, TRANSITIONS, Chunk, Turn, TurnEnd
 from threadline.core.usage import day_number
 from threadline.stores import rows
 from threadline.stores.postgres.errors import refusal_reason
@@ -65,7 +65,10 @@ class TurnCommitOperations(Operations):
             return AcceptRefusal(cast("AcceptRefusalReason", outcome), thread, turn_id)
         session.note_append()
         session.notify(thread.id, *((thread.state_key,) if is_created else ()))
-        return Accepted(_new_turn(new, thread, accepted_us, is_leased=is_leased), thread, leased=is_leased)
+        turn = _new_turn(new, thread, accepted_us, is_leased=is_leased)
+        # Which turn was active is not among the function's results.
+        turn = await self._stored_turn(turn.id) if new.policy == "steer" and not is_leased else turn
+        return Accepted(turn, thread, leased=is_leased)
 
     async def _stored_turn(self, turn_id: str) -> Turn:
         (row,) = await self.session.call(_TURNS_SQL["find_turn"], turn_id, reads=True)
@@ -101,6 +104,8 @@ class TurnCommitOperations(Operations):
         }
         if end.charge is not None:
             record |= usage_record(end.charge, day_number(session.now().date()))
+        if end.taken:
+            record |= {"taken": end.taken, "taken_seen": _json({TAKEN_BY: turn_id})}
         if delivery is not None:
             record |= {"platform": delivery.platform, "arrival_key": delivery.key, "payloads": delivery.payloads}
         json, streamed = _json(record), [chunk.json for chunk in chunks]

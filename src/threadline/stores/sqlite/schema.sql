@@ -443,7 +443,7 @@ CREATE TABLE turns (
     fence INTEGER NOT NULL,
     stop_asked INTEGER NOT NULL,
     created_us INTEGER NOT NULL,
-    finished_us INTEGER, provider TEXT, model TEXT,
+    finished_us INTEGER, provider TEXT, model TEXT, steers TEXT,
     UNIQUE (tenant_id, id),
     FOREIGN KEY (tenant_id, owner_id) REFERENCES users (tenant_id, id)
 ) STRICT;

@@ -36,6 +36,7 @@ from threadline.stores.sqlite.timelines import move
 from threadline.stores.sqlite.turns import (
     add_turn,
     continue_interrupted,
+    end_taken_turns,
     find_hold,
     find_turn,
     find_turn_by_key,
@@ -51,6 +52,8 @@ from threadline.stores.sqlite.usage import add_usage
 _MESSAGES_OF_A_TURN = 2
 # Active turns are counted only where their replies may not fit: more never wait on one thread.
 _NEARLY_FULL = 1000
+# How many replies to earlier turns may follow a request that is continued. There are rarely two.
+_REPLIES_AFTER = 50
 _SQL = load_queries(__package__, "queries/turn_commits.sql")
 
 
@@ -124,10 +127,14 @@ def _continue_interrupted(session: ScopedSession, turn: Turn, thread: Thread, le
 
 
 def _is_last(session: ScopedSession, turn: Turn, request: _Request) -> bool:
-    """Whether the thread ends with the turn's partial reply, or with its request if it has no reply."""
+    """Whether the thread ends with the turn's partial reply, or with its request if it has no reply. A request that was
+    queued may be followed by replies to earlier ones."""
     head, last = request.head, request.head.message_count - 1
     if turn.reply_seq is None:
-        return request.seq == last
+        if last - request.seq > _REPLIES_AFTER:
+            return False
+        later = read_span(session, turn.thread_id, Span(head, request.seq + 1, last)) if last > request.seq else []
+        return all(message.role == "assistant" for message in later)
     if turn.reply_seq != last or turn.reply_seq == request.seq:
         return False
     found = session.row(_SQL["find_request"], (holder(head.timeline_no, last, head.ancestors), last, turn.id))
@@ -193,15 +200,18 @@ def _store_request(session: ScopedSession, new: TurnAcceptance, target: _Target)
     if new.arrival is not None and target.must_bind:
         bind(session, new.arrival.platform, new.arrival.place, thread.id, None, None)
     _claim(session, new, new.turn_id)
-    if new.policy == "interrupt":
-        for _, active_id, _ in _active_turns(session, find_head(session, thread.id)):
+    steered = None
+    if new.policy in ("interrupt", "steer"):
+        active = [id for _, id, _ in _active_turns(session, find_head(session, thread.id))]
+        steered = active[0] if active and new.policy == "steer" and new.replaces is None else None
+        for active_id in active if new.policy == "interrupt" else ():
             request_stop(session, active_id)
     if new.replaces is not None:
         replaced = find_message(session, thread.id, new.replaces)
         assert replaced is not None
         move(session, thread.id, replaced.seq - 1, None)
     appended = append(session, thread.id, [new.message], None, None, new.turn_id, 0, new.title)
-    turn = add_turn(session, new, thread, appended.first_seq)
+    turn = add_turn(session, new, thread, appended.first_seq, steered)
     leased = None
     if new.lease is not None and turn.is_active and not new.is_only_reserved:
         leased = lease_turn(session, turn.id, new.lease)
@@ -249,6 +259,7 @@ def finish_turn(
     ended = store_end(session, hold, turn_id, end, reply_seq)
     if end.charge is not None:
         add_usage(session, ended.owner_id, end.charge)
+    end_taken_turns(session, hold, ended, end)
     if delivery is not None:
         _deliver(session, ended, delivery)
     return ended

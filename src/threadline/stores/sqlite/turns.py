@@ -18,7 +18,7 @@ from threadline.core.messages import from_us, to_us
 from threadline.core.sealing import CleanJson
 from threadline.core.threads import Thread
 from threadline.core.turn_commits import TurnAcceptance
-from threadline.core.turns import ACTIVE, Chunk, Lease, Surface, ToolRun, Turn, TurnEnd, TurnStatus
+from threadline.core.turns import ACTIVE, TAKEN_BY, Chunk, Lease, Surface, ToolRun, Turn, TurnEnd, TurnStatus
 from threadline.stores import rows
 from threadline.stores.sql import load_queries
 from threadline.stores.sqlite.engine import Operations
@@ -95,7 +95,9 @@ def held(session: ScopedSession, turn_id: str, fence: int) -> Hold | None:
     return hold if hold is not None and hold.fence == fence else None
 
 
-def add_turn(session: ScopedSession, new: TurnAcceptance, thread: Thread, request_seq: int) -> Turn:
+def add_turn(
+    session: ScopedSession, new: TurnAcceptance, thread: Thread, request_seq: int, steers: str | None = None
+) -> Turn:
     """Stores the turn of a request, reserved for the process that is going to run it."""
     now, is_active = session.now_us(), new.status in ACTIVE
     agent_id = thread.agent_id if new.agent_id is None else new.agent_id
@@ -103,7 +105,7 @@ def add_turn(session: ScopedSession, new: TurnAcceptance, thread: Thread, reques
     seen = rows.json_bytes(new.seen, "seen")
     what = (new.surface, agent_id, new.status, new.key, new.request_hash, request_seq, new.model, seen)
     holder = (None, None) if new.lease is None or not is_active else (new.lease.worker, _until(session, new.lease))
-    session.run(_SQL["add_turn"], (*whose, *what, *holder, now, None if is_active else now))
+    session.run(_SQL["add_turn"], (*whose, *what, *holder, now, None if is_active else now, steers))
     session.touch(thread.id)
     return _known_turn(session, new.turn_id)
 
@@ -231,6 +233,16 @@ def store_end(session: ScopedSession, hold: Hold, turn_id: str, end: TurnEnd, re
     ended = _known_turn(session, turn_id)
     session.touch(turn_id, ended.thread_id)
     return ended
+
+
+def end_taken_turns(session: ScopedSession, hold: Hold, ended: Turn, end: TurnEnd) -> None:
+    """Ends the turns whose messages the ended one took in, and settles their arrivals."""
+    seen = rows.json_bytes({TAKEN_BY: ended.id}, "seen")
+    for taken_id in end.taken:
+        what = (end.status, seen, ended.reply_seq, session.now_us())
+        if session.run(_SQL["end_taken_turn"], (*what, session.tenant_id, hold.thread_no, taken_id, ended.id)):
+            session.run(_SQL["settle_taken_arrival"], (end.status, session.now_us(), session.tenant_id, taken_id))
+            session.touch(taken_id)
 
 
 def request_stop(session: ScopedSession, turn_id: str) -> bool:

@@ -125,11 +125,30 @@ class TestContinuingInterruptedTurns:
     async def test_later_messages_keep_the_turn_interrupted(
         self, alice: Transaction, clock: ManualClock, with_reply: bool
     ) -> None:
-        """It stays interrupted if the request was undone or later messages follow."""
+        """It stays interrupted if the request was undone or later messages follow, other than replies to earlier
+        turns."""
         first = await self.interrupted(alice, clock, with_reply=with_reply)
         await alice.append(first.thread.id, [user_message("Never mind.")])
         stored = await self.again(alice, clock, first)
         assert (stored.replayed, stored.leased, stored.turn.status) == (True, False, "interrupted")
+
+    @pytest.mark.req("A-06")
+    async def test_a_queued_request_is_continued_behind_the_reply_to_an_earlier_one(
+        self, alice: Transaction, clock: ManualClock
+    ) -> None:
+        thread = await create_thread_with(alice)
+        earlier = await accept_new(alice, clock, "turn-0", thread_id=thread.id)
+        first = await accept_new(
+            alice, clock, thread_id=thread.id, key="key-1", request_hash=b"1", policy="queue", lease=None
+        )
+        await finish(alice, earlier.turn, reply=assistant_message("Half"), end=TurnEnd("interrupted", "gone"))
+        leased = await alice.lease_turn("turn-1", "w1", seconds=30)
+        assert leased is not None
+        await finish(alice, leased, reply=None, end=TurnEnd("interrupted", "gone"))
+        stored = await self.again(alice, clock, first)
+        assert (stored.replayed, stored.leased, stored.turn.status) == (True, True, "running")
+        await finish(alice, stored.turn)
+        assert await history(alice, thread.id) == ["Is it far?", "Is it far?", "Half", "Not far."]
 
     @pytest.mark.parametrize("why", ["undone", "deleted", "no lease", "stopped"])
     async def test_other_turns_stay_as_they_ended(self, alice: Transaction, clock: ManualClock, why: str) -> None:

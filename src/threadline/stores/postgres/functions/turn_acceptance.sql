@@ -18,6 +18,7 @@ DECLARE
     target record;
     is_busy boolean := false;
     rewind_to integer;
+    active_id text;
 BEGIN
     _now_us := threadline.shared_us(_now_us);
     accepted_us := _now_us;
@@ -69,6 +70,7 @@ BEGIN
         SELECT c.outcome, c.active_id, c.rewind_to INTO outcome, turn_id, rewind_to
         FROM threadline.check_request(_tenant, given, _parts, thread) c;
         is_busy := turn_id IS NOT NULL;
+        active_id := turn_id;
     ELSIF given.replaces IS NOT NULL THEN
         outcome := 'replaced_missing';
     END IF;
@@ -93,7 +95,7 @@ BEGIN
     is_leased := given.lease_owner IS NOT NULL AND given.status = 'accepted' AND NOT is_busy
         AND NOT given.is_only_reserved;
     INSERT INTO threadline.turns (tenant_id, id, owner_id, thread_id, surface, agent_id, model, status, idempotency_key,
-        request_hash, request_seq, seen, created_at, finished_at, lease_owner, lease_until, fence)
+        request_hash, request_seq, seen, created_at, finished_at, lease_owner, lease_until, fence, steers)
     VALUES (_tenant, given.turn_id, thread.owner_id, thread.id, given.surface,
         coalesce(given.agent_id, thread.agent_id), given.model, CASE WHEN is_leased THEN 'running' ELSE given.status END, given.key,
         given.request_hash, thread.message_count - 1, convert_to(given.seen, 'UTF8'), threadline.from_us(_now_us),
@@ -101,7 +103,7 @@ BEGIN
         CASE WHEN given.status = 'accepted' THEN given.lease_owner END,
         CASE WHEN given.status = 'accepted'
             THEN threadline.from_us(_now_us) + make_interval(secs => given.lease_seconds) END,
-        is_leased::integer)
+        is_leased::integer, CASE WHEN given.policy = 'steer' AND given.replaces IS NULL THEN active_id END)
     ON CONFLICT DO NOTHING;
     IF NOT FOUND THEN
         RAISE EXCEPTION USING ERRCODE = 'TL001', MESSAGE = 'id_known';
@@ -129,7 +131,8 @@ BEGIN
     IF NOT FOUND OR threadline.role_in_history(_tenant, _thread, _turn.id, _turn.request_seq) IS NULL THEN
         RETURN;
     END IF;
-    IF coalesce(_turn.reply_seq, _turn.request_seq) <> _thread.message_count - 1 OR _turn.reply_seq = _turn.request_seq
+    IF _turn.reply_seq IS NULL AND threadline.has_later_request(_tenant, _thread, _turn.request_seq)
+        OR _turn.reply_seq <> _thread.message_count - 1 OR _turn.reply_seq = _turn.request_seq
         OR threadline.role_in_history(_tenant, _thread, _turn.id, _turn.reply_seq) IS NULL AND _turn.reply_seq IS NOT NULL
     THEN
         RETURN;
@@ -158,6 +161,19 @@ BEGIN
     PERFORM threadline.notify(_tenant, _turn.id);
     is_leased := true;
     SELECT * INTO thread FROM threadline.threads t WHERE t.tenant_id = _tenant AND t.id = _thread.id;
+END $$;
+
+-- Whether something else than a few replies follows this seq of the thread's present history. Only those to earlier turns
+-- can follow a request that has no reply.
+CREATE FUNCTION threadline.has_later_request(_tenant text, _thread threadline.threads, _seq integer)
+RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN _thread.message_count - 1 - _seq > 50 OR EXISTS (
+        SELECT FROM threadline.timelines l
+        CROSS JOIN LATERAL unnest(l.id || l.ancestors, (_thread.message_count - 1) || l.ancestor_seqs) AS h (line, top)
+        JOIN threadline.messages m ON m.tenant_id = _tenant AND m.timeline_id = h.line AND m.seq > _seq
+        WHERE l.tenant_id = _tenant AND l.id = _thread.timeline_id AND m.seq <= h.top AND m.role <> 'a'
+    );
 END $$;
 
 -- The role of the turn's message at this seq of the thread's present history; null if there is none.

@@ -46,5 +46,5 @@ CREATE TYPE threadline.turn_completion AS (
     provider text, model text, used_agent_id text, day integer, input_tokens bigint, output_tokens bigint, cached_tokens bigint,
     reasoning_tokens bigint, cost_nanos bigint, kind text, turns integer,
     chunk_numbers integer[], reply_id text, reply_metadata text, tokens integer, messages_per_thread integer,
-    new_timeline_id text, platform text, arrival_key text, payloads text[]
+    new_timeline_id text, platform text, arrival_key text, payloads text[], taken text[], taken_seen text
 );

@@ -95,7 +95,7 @@ FROM threadline.audit WHERE tenant_id = $1 ORDER BY id OFFSET $2 LIMIT $3;
 
 -- name: read_turns
 SELECT id, owner_id, thread_id, surface, agent_id, status, idempotency_key, request_hash, request_seq, reply_seq,
-    error, usage, seen, lease_owner, lease_until, fence, stop_asked, created_at, finished_at, provider, model
+    error, usage, seen, lease_owner, lease_until, fence, stop_asked, created_at, finished_at, provider, model, steers
 FROM threadline.turns WHERE tenant_id = $1 ORDER BY place OFFSET $2 LIMIT $3;
 
 -- name: read_usage_days
@@ -222,8 +222,8 @@ VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING;
 INSERT INTO threadline.turns
     (tenant_id, id, owner_id, thread_id, surface, agent_id, status, idempotency_key, request_hash, request_seq,
     reply_seq, error, usage, seen, lease_owner, lease_until, fence, stop_asked, created_at, finished_at, provider,
-    model)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22)
+    model, steers)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23)
 ON CONFLICT DO NOTHING;
 
 -- name: write_usage_days

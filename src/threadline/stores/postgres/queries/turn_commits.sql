@@ -9,5 +9,5 @@ FROM threadline.accept_turn($1, $2, $3, $4, $5, $6)
 SELECT outcome, (turn).id, (turn).owner_id, (turn).thread_id, (turn).surface, (turn).agent_id, (turn).status,
     (turn).idempotency_key, (turn).request_hash, (turn).request_seq, (turn).reply_seq, (turn).error, (turn).usage,
     (turn).seen, (turn).lease_owner, (turn).lease_until, (turn).fence, (turn).created_at, (turn).finished_at,
-    (turn).provider, (turn).model
+    (turn).provider, (turn).model, (turn).steers
 FROM threadline.finish_turn($1, $2, $3, $4, $5, $6, $7)

@@ -1,21 +1,21 @@
 -- name: find_turn
 SELECT id, owner_id, thread_id, surface, agent_id, status, idempotency_key, request_hash, request_seq, reply_seq,
-    error, usage, seen, lease_owner, lease_until, fence, created_at, finished_at, provider, model
+    error, usage, seen, lease_owner, lease_until, fence, created_at, finished_at, provider, model, steers
 FROM threadline.find_turn($1, $2, $3, $4)
 
 -- name: find_turn_by_key
 SELECT id, owner_id, thread_id, surface, agent_id, status, idempotency_key, request_hash, request_seq, reply_seq,
-    error, usage, seen, lease_owner, lease_until, fence, created_at, finished_at, provider, model
+    error, usage, seen, lease_owner, lease_until, fence, created_at, finished_at, provider, model, steers
 FROM threadline.turns WHERE tenant_id = $1 AND owner_id = $2 AND idempotency_key = $3
 
 -- name: list_active_turns
 SELECT id, owner_id, thread_id, surface, agent_id, status, idempotency_key, request_hash, request_seq, reply_seq,
-    error, usage, seen, lease_owner, lease_until, fence, created_at, finished_at, provider, model
+    error, usage, seen, lease_owner, lease_until, fence, created_at, finished_at, provider, model, steers
 FROM threadline.active_turns($1, $2, $3, $4)
 
 -- name: list_turns
 SELECT id, owner_id, thread_id, surface, agent_id, status, idempotency_key, request_hash, request_seq, reply_seq,
-    error, usage, seen, lease_owner, lease_until, fence, created_at, finished_at, provider, model
+    error, usage, seen, lease_owner, lease_until, fence, created_at, finished_at, provider, model, steers
 FROM threadline.turns WHERE tenant_id = $1 AND thread_id = $2 ORDER BY place DESC LIMIT $3
 
 -- name: list_surfaces
@@ -29,7 +29,7 @@ GROUP BY t.id
 
 -- name: list_due_turns
 SELECT id, owner_id, thread_id, surface, agent_id, status, idempotency_key, request_hash, request_seq, reply_seq,
-    error, usage, seen, lease_owner, lease_until, fence, created_at, finished_at, provider, model
+    error, usage, seen, lease_owner, lease_until, fence, created_at, finished_at, provider, model, steers
 FROM threadline.turns
 WHERE tenant_id = $1 AND status IN ('accepted', 'running') AND (
     lease_until IS NULL OR lease_until <= coalesce($2, now())
@@ -39,7 +39,7 @@ ORDER BY place LIMIT $4
 
 -- name: lease_turn
 SELECT id, owner_id, thread_id, surface, agent_id, status, idempotency_key, request_hash, request_seq, reply_seq,
-    error, usage, seen, lease_owner, lease_until, fence, created_at, finished_at, provider, model
+    error, usage, seen, lease_owner, lease_until, fence, created_at, finished_at, provider, model, steers
 FROM threadline.lease_turn($1, $2, $3, $4, $5, $6, $7)
 
 -- name: lease_time

@@ -118,7 +118,7 @@ FROM audit WHERE tenant_id = ?1 ORDER BY id LIMIT ?3 OFFSET ?2;
 -- name: read_turns
 SELECT u.no, u.id, u.owner_id, t.id, u.surface, u.agent_id, u.status, u.idempotency_key, u.request_hash, u.request_seq,
     u.reply_seq, u.error, u.usage, u.seen, u.lease_owner, u.lease_until_us, u.fence, u.stop_asked, u.created_us,
-    u.finished_us, u.provider, u.model
+    u.finished_us, u.provider, u.model, u.steers
 FROM turns u JOIN threads t ON t.no = u.thread_no
 WHERE u.tenant_id = ?1 AND u.no > ?2 ORDER BY u.no LIMIT ?3;
 
@@ -237,8 +237,8 @@ ON CONFLICT DO NOTHING;
 INSERT INTO turns
     (tenant_id, id, owner_id, thread_no, surface, agent_id, status, idempotency_key, request_hash, request_seq,
     reply_seq, error, usage, seen, lease_owner, lease_until_us, fence, stop_asked, created_us, finished_us, provider,
-    model)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING;
+    model, steers)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING;
 
 -- name: write_usage_days
 INSERT INTO usage_days (tenant_id, owner_id, day, agent_id, provider, model, turns, input_tokens, output_tokens,

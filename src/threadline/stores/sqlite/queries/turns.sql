@@ -1,21 +1,21 @@
 -- name: find_turn
 SELECT r.id, r.owner_id, t.id AS thread_id, r.surface, r.agent_id, r.status, r.idempotency_key, r.request_hash, r.request_seq,
     r.reply_seq, r.error, r.usage, r.seen, r.lease_owner, r.lease_until_us, r.fence, r.created_us, r.finished_us,
-    r.provider, r.model
+    r.provider, r.model, r.steers
 FROM turns r JOIN threads t ON t.no = r.thread_no
 WHERE r.tenant_id = ? AND r.id = ? AND (r.owner_id = ? OR ?);
 
 -- name: find_turn_by_key
 SELECT r.id, r.owner_id, t.id AS thread_id, r.surface, r.agent_id, r.status, r.idempotency_key, r.request_hash, r.request_seq,
     r.reply_seq, r.error, r.usage, r.seen, r.lease_owner, r.lease_until_us, r.fence, r.created_us, r.finished_us,
-    r.provider, r.model
+    r.provider, r.model, r.steers
 FROM turns r JOIN threads t ON t.no = r.thread_no
 WHERE r.tenant_id = ? AND r.owner_id = ? AND r.idempotency_key = ?;
 
 -- name: list_active_turns
 SELECT r.id, r.owner_id, t.id AS thread_id, r.surface, r.agent_id, r.status, r.idempotency_key, r.request_hash, r.request_seq,
     r.reply_seq, r.error, r.usage, r.seen, r.lease_owner, r.lease_until_us, r.fence, r.created_us, r.finished_us,
-    r.provider, r.model
+    r.provider, r.model, r.steers
 FROM turns r INDEXED BY turns_active CROSS JOIN threads t ON t.no = r.thread_no
 WHERE r.tenant_id = ? AND r.thread_no = ? AND r.status IN ('accepted', 'running')
 ORDER BY r.no;
@@ -23,7 +23,7 @@ ORDER BY r.no;
 -- name: list_turns
 SELECT r.id, r.owner_id, t.id AS thread_id, r.surface, r.agent_id, r.status, r.idempotency_key, r.request_hash, r.request_seq,
     r.reply_seq, r.error, r.usage, r.seen, r.lease_owner, r.lease_until_us, r.fence, r.created_us, r.finished_us,
-    r.provider, r.model
+    r.provider, r.model, r.steers
 FROM turns r INDEXED BY turns_by_thread CROSS JOIN threads t ON t.no = r.thread_no
 WHERE r.thread_no = ? ORDER BY r.no DESC LIMIT ?;
 
@@ -39,7 +39,7 @@ WHERE (t.owner_id = ? OR ?) AND t.deleted_us IS NULL;
 -- name: list_due_turns
 SELECT r.id, r.owner_id, t.id AS thread_id, r.surface, r.agent_id, r.status, r.idempotency_key, r.request_hash, r.request_seq,
     r.reply_seq, r.error, r.usage, r.seen, r.lease_owner, r.lease_until_us, r.fence, r.created_us, r.finished_us,
-    r.provider, r.model
+    r.provider, r.model, r.steers
 FROM turns r INDEXED BY turns_active CROSS JOIN threads t ON t.no = r.thread_no
 WHERE r.tenant_id = ? AND r.status IN ('accepted', 'running') AND (r.owner_id = ? OR ?)
     AND (r.lease_until_us IS NULL OR r.lease_until_us <= ? OR r.lease_until_us > ?)
@@ -53,8 +53,9 @@ SELECT 1 FROM turns WHERE tenant_id = ? AND id = ?;
 
 -- name: add_turn
 INSERT INTO turns (tenant_id, id, owner_id, thread_no, surface, agent_id, status, idempotency_key, request_hash,
-    request_seq, model, seen, lease_owner, lease_until_us, fence, stop_asked, created_us, finished_us)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, ?, ?);
+    request_seq, model, seen, lease_owner, lease_until_us, fence, stop_asked, created_us, finished_us,
+    steers)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, ?, ?, ?);
 
 -- name: find_hold
 SELECT no, thread_no, status, fence, lease_until_us, stop_asked FROM turns
@@ -95,6 +96,14 @@ UPDATE turns SET lease_owner = NULL, lease_until_us = ? WHERE no = ?;
 UPDATE turns SET status = ?, error = ?, usage = ?, seen = ?, reply_seq = ?, provider = ?, model = coalesce(?, model),
     finished_us = ?
 WHERE no = ?;
+
+-- name: end_taken_turn
+UPDATE turns SET status = ?, seen = ?, reply_seq = ?, finished_us = ?
+WHERE tenant_id = ? AND thread_no = ? AND id = ? AND steers = ? AND reply_seq IS NULL
+    AND status IN ('accepted', 'interrupted');
+
+-- name: settle_taken_arrival
+UPDATE inbox SET status = 'done', decision = ?, updated_us = ? WHERE tenant_id = ? AND turn_id = ? AND status = 'accepted';
 
 -- name: stop_turn
 UPDATE turns SET stop_asked = 1,
