@@ -23,6 +23,7 @@ from threadline.messaging.bridges import Bridges, OutboxSignal
 from threadline.messaging.chat_commands import ChatCommands
 from threadline.messaging.credentials import Credentials
 from threadline.messaging.diagnosis import ChannelDiagnosis
+from threadline.messaging.identities import BotIdentities
 from threadline.messaging.inbox import Inbox
 from threadline.messaging.links import Links
 from threadline.messaging.outbox import Outbox, UnansweredSweep
@@ -80,8 +81,10 @@ def _made_codecs(settings: ChannelsSettings) -> dict[Surface, Channel]:
     except ModuleNotFoundError as exc:
         raise ExtraMissing("channels", "Slack, Telegram and WhatsApp") from exc
     return {
-        "slack": slack.Slack(settings.slack.api or slack.API),
-        "telegram": telegram.Telegram(settings.telegram.api or telegram.API),
+        "slack": slack.Slack(settings.slack.api or slack.API, by_thread=settings.slack.contexts == "thread"),
+        "telegram": telegram.Telegram(
+            settings.telegram.api or telegram.API, by_thread=settings.telegram.contexts == "thread"
+        ),
         "whatsapp": whatsapp.WhatsApp(settings.whatsapp.api or whatsapp.API),
     }
 
@@ -129,6 +132,7 @@ class Messaging:
         self.http = LazyPlatformHttp(settings)
         self.codecs = Codecs(settings)
         self.credentials = Credentials(store, self._vault, self.codecs)
+        self.identities = BotIdentities(self.http, clock)
         self.links = Links(store, clock, lifetime=dt.timedelta(minutes=settings.link_minutes))
         retry = retry or DeliveryRetry(give_up_seconds=settings.retry_hours * 3_600)
         self.settlement = Settlement(store, sealer, clock, metrics, retry)
@@ -269,6 +273,7 @@ class Messaging:
             platforms=PLATFORMS,
             agents=self._agents(default_agent),
             stand_ins=stand_ins,
+            http=self.http,
             clock=self._clock,
         )
 
@@ -278,4 +283,4 @@ class Messaging:
         if platform != "telegram" or channel is None:
             raise NotFound("platform that can be polled", platform)
         # The protocol cannot be checked at run time, and Telegram's codec is the only one that can be polled.
-        return Polling(cast(PolledChannel, channel), inbox, self.credentials, self.http)
+        return Polling(cast(PolledChannel, channel), inbox, self.credentials, self.identities, self.http)

@@ -207,10 +207,12 @@ class MatrixSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ChannelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One messaging platform. `agent` overrides the default agent; `api` is the URL of a fake platform, for tests."""
+    """One messaging platform. `agent` overrides the default agent; `contexts` says what has a history of its own in
+    places that have threads: each thread, or the whole place; `api` is the URL of a fake platform, for tests."""
 
     enabled: bool = True
     agent: str | None = None
+    contexts: Literal["thread", "place"] = "thread"
     api: str | None = None
 
 

@@ -12,11 +12,13 @@ import pytest
 from threadline.channels.slack import Slack
 from threadline.channels.telegram import Telegram
 from threadline.channels.whatsapp import WhatsApp
-from threadline.core.platform_messages import Delivery
+from threadline.core.platform_messages import BotIdentity, Delivery
 from threadline.ports import Channel
 
 GOLDEN = Path(__file__).parent / "golden"
 CHANNELS: dict[str, Channel] = {"slack": Slack(), "telegram": Telegram(), "whatsapp": WhatsApp()}
+ME = {"telegram": BotIdentity("123456", "threadline_fake_bot")}
+"""Who the bot is, where deliveries do not say so."""
 CASES = [
     pytest.param(name, case, id=f"{name}-{case['name']}")
     for name in CHANNELS
@@ -37,4 +39,7 @@ def as_json(delivery: Delivery) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("platform", "case"), CASES)
 def test_webhooks_are_parsed_as_in_the_golden_file(platform: str, case: dict[str, Any]) -> None:
-    assert as_json(CHANNELS[platform].parse_webhook(json.dumps(case["body"]).encode())) == case["delivery"]
+    assert (
+        as_json(CHANNELS[platform].parse_webhook(json.dumps(case["body"]).encode(), ME.get(platform)))
+        == case["delivery"]
+    )

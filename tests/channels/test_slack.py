@@ -118,7 +118,7 @@ class TestArrivals:
         said = slack_message(f"<@{BOT}> hello", channel="C0001", channel_type="channel")
         assert arrival(said).recipient == "C0001:1700000000.000100"
         inside = arrival({**said, "thread_ts": "1699999999.000001"})
-        assert (inside.recipient, inside.place) == ("C0001:1699999999.000001", "C0001")
+        assert (inside.recipient, inside.place) == ("C0001:1699999999.000001",) * 2
         assert inside.reply_to == "C0001:1699999999.000001"
 
     def test_channel_messages_for_others_are_ignored(self) -> None:

@@ -26,6 +26,7 @@ SECRETS = {"bot_token": "123456:AAH-secret_token", "webhook_secret": "a-word_of-
 NOW = dt.datetime(2026, 11, 16, 12, tzinfo=dt.UTC)
 HEADER = "X-Telegram-Bot-Api-Secret-Token"
 CHANNEL = Telegram()
+COMMAND = [{"type": "bot_command", "offset": 0, "length": 5}]
 GROUP = {"id": -100200300, "type": "supergroup", "title": "all"}
 
 
@@ -88,10 +89,13 @@ class TestArrivals:
 
     @pytest.mark.req("S3-13")
     def test_in_a_group_the_reply_is_sent_to_the_group_and_topic(self) -> None:
-        found = arrival(telegram_message("hello", chat=GROUP))
+        found = arrival(telegram_message("/help", chat=GROUP, entities=COMMAND))
         assert (found.place, found.recipient, found.sender, found.shared) == ("-100200300", "-100200300", "111", True)
-        topic = arrival(telegram_message("hello", chat=GROUP, message_thread_id=7, is_topic_message=True))
-        assert (topic.place, topic.recipient) == ("-100200300", "-100200300:7")
+        in_topic = telegram_message("/help", chat=GROUP, entities=COMMAND, message_thread_id=7, is_topic_message=True)
+        topic = arrival(in_topic)
+        assert (topic.place, topic.recipient) == ("-100200300:7", "-100200300:7")
+        (whole,) = Telegram(by_thread=False).parse_webhook(telegram(in_topic)).arrivals
+        assert (whole.place, whole.recipient) == ("-100200300", "-100200300:7")
 
     def test_a_reply_names_the_message_it_replies_to(self) -> None:
         assert arrival(telegram_message("yes", reply_to_message=telegram_message(message_id=40))).reply_to == "111:40"
@@ -150,7 +154,7 @@ class TestArrivals:
     @pytest.mark.parametrize(
         ("body", "why"),
         [
-            (telegram(edited_message=telegram_message("edited")), "edit"),
+            (telegram(edited_message=telegram_message("edited")), "broken"),
             (telegram(my_chat_member={}), "membership"),
             (telegram(channel_post=telegram_message("post")), "unaddressed"),
             (telegram(callback_query={"id": "1"}), "unknown"),

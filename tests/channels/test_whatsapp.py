@@ -167,7 +167,6 @@ class TestArrivals:
     @pytest.mark.parametrize(
         ("message", "reason"),
         [
-            (whatsapp_message(None, type="unsupported"), "unknown"),
             (whatsapp_message(None, type="reaction", reaction={"emoji": "👍"}), "unknown"),
             (whatsapp_message(None, type="system"), "membership"),
             (whatsapp_message(None, type="edit"), "edit"),

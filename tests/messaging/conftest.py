@@ -111,7 +111,8 @@ async def staging(store: Store, tenant_id: str, clock: ManualClock, **changes: A
         fakes: list[FakePlatform] = [FakeSlack(clock), FakeTelegram(clock), FakeWhatsApp(clock)]
         for fake in fakes:
             await stack.enter_async_context(fake)
-        apis: dict[str, Any] = {fake.platform: ChannelSettings(api=fake.api) for fake in fakes}
+        contexts = changes.pop("contexts", "thread")
+        apis: dict[str, Any] = {fake.platform: ChannelSettings(api=fake.api, contexts=contexts) for fake in fakes}
         settings = Settings(
             tenant=tenant_id,
             service=SERVICE,

@@ -176,10 +176,9 @@ async def test_the_last_question_can_be_edited_and_retracted_and_no_earlier_one(
 async def test_a_text_that_does_not_name_the_bot_is_an_answer_or_nothing(small_bot: Bot) -> None:
     await small_bot.ask("Hello", shared=True)
     assert (await small_bot.deliver("1", shared=True, is_addressed=False)).decision == "ignored"
-    await small_bot.ask("!save one", shared=True)
-    await small_bot.ask("!load", shared=True)
-    assert (await small_bot.deliver("1", shared=True, is_addressed=False)).decision == "command"
-    assert "Loaded “one”" in await small_bot.text()
+    await small_bot.ask("!clear", shared=True)
+    assert (await small_bot.deliver("!yes", shared=True, is_addressed=False)).decision == "command"
+    assert "Cleared." in await small_bot.text()
 
 
 async def test_a_claim_is_settled_only_by_the_worker_that_holds_it(small_bot: Bot) -> None:

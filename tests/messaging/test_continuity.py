@@ -103,7 +103,7 @@ async def test_what_was_said_in_private_is_not_drawn_on_where_others_read_along(
     await small_stage.say(small_stage.slack, "My salary is a secret")
     for text in ("Here", "And here again"):
         before = len(small_stage.slack.sent)
-        for body in small_stage.slack.mention(text):
+        for body in small_stage.slack.mention(text, thread_ts="1700000000.000001"):
             await small_stage.slack.deliver(body)
         await small_stage.slack.replies(before + 1)
     assert small_stage.agent.prompt_texts() == [("user", "Here"), ANSWER, ("user", "And here again")]

@@ -238,7 +238,7 @@ async def test_two_people_in_one_channel_have_a_thread_each(stage: Stage) -> Non
     await stage.link(stage.slack, "bob", "U2002")
     for sender, text in (("U1001", "I am alice"), ("U2002", "I am bob"), ("U1001", "Who am I?")):
         before = len(stage.slack.sent)
-        await stage.slack.deliver(stage.slack.mention(text, sender)[1])
+        await stage.slack.deliver(stage.slack.mention(text, sender, thread_ts="1700000000.000001")[1])
         await stage.slack.replies(before + 1)
     heard = [[text for role, text in stage.agent.prompt_texts(turn) if role == "user"] for turn in range(3)]
     assert heard == [["I am alice"], ["I am bob"], ["I am alice", "Who am I?"]]

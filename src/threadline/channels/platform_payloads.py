@@ -16,7 +16,7 @@ import msgspec
 
 from threadline.core import jsontext
 from threadline.core.errors import InvalidInput, InvalidJson, SettingsInvalid, SignatureInvalid
-from threadline.core.platform_messages import HttpResponse, Permanent, Transient
+from threadline.core.platform_messages import Delivery, HttpResponse, Permanent, Transient
 from threadline.core.sanitize import sanitize_text
 
 T = TypeVar("T")
@@ -104,6 +104,13 @@ def time_from_timestamp(seconds: float) -> dt.datetime | None:
         return dt.datetime.fromtimestamp(seconds, dt.UTC)
     except (OverflowError, OSError, ValueError):
         return None
+
+
+def place_by_recipient(delivery: Delivery) -> Delivery:
+    """Each thread or topic, where replies go, as a place of its own."""
+    # What follows a slash is who alone sees the reply.
+    placed = [msgspec.structs.replace(each, place=each.recipient.partition("/")[0]) for each in delivery.arrivals]
+    return delivery._replace(arrivals=tuple(placed))
 
 
 def placeholder(kind: str, name: str | None = None, mime_type: str | None = None) -> str:

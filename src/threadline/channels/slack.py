@@ -1,8 +1,7 @@
-"""Slack codec: the Events API, buttons and slash commands in, `chat.postMessage`, edits and notices out.
+"""Slack codec: the Events API (`slack_events`), buttons and slash commands (`slack_interactions`) in;
+`chat.postMessage`, edits and notices out.
 
-A message is identified by its channel and `ts`, which are the same in the `message` and the `app_mention` event that
-Slack sends for one text. In a channel the bot answers only messages that mention it, in their thread; in a direct
-conversation it answers every message.
+Replies to a message in a channel are sent into its thread.
 """
 
 from __future__ import annotations
@@ -22,19 +21,18 @@ from threadline.channels import markdown
 from threadline.channels.platform_payloads import (
     convert_or_none,
     failure_for_status,
-    join_text,
     parse_body,
     parse_json,
-    placeholder,
+    place_by_recipient,
     require_equal,
     require_secret,
     require_sendable_secret,
     retry_after,
     single_header,
-    time_from_timestamp,
 )
+from threadline.channels.slack_events import Envelope, read_event
 from threadline.channels.slack_interactions import is_form, read_form
-from threadline.channels.slack_text import MARKS, unescape
+from threadline.channels.slack_text import MARKS
 from threadline.channels.text_marks import render_marked
 from threadline.channels.text_split import Size, split
 from threadline.core import jsontext
@@ -43,11 +41,11 @@ from threadline.core.errors import NotFound, SignatureInvalid
 from threadline.core.platform_messages import (
     Ambiguous,
     Arrival,
+    BotIdentity,
     Delivery,
     HttpRequest,
     HttpResponse,
     Ignored,
-    IgnoredReason,
     LookedUp,
     Outcome,
     Permanent,
@@ -62,17 +60,6 @@ SKEW_SECONDS = 300
 TEXT_LIMIT = 4000
 
 _STAMP = re.compile(r"[0-9]{1,12}")
-_ID = re.compile(r"[A-Za-z0-9]{1,64}")
-_TS = re.compile(r"[0-9]{1,12}\.[0-9]{1,9}")
-_TEXT_SUBTYPES = frozenset((None, "file_share", "thread_broadcast", "me_message"))
-_SUBTYPES: dict[str, IgnoredReason] = {
-    "bot_message": "bot",
-    "message_changed": "edit",
-    "message_deleted": "deletion",
-}
-_MEMBERSHIP = re.compile(
-    r"(channel|group)_(join|leave|topic|purpose|name|archive|unarchive|convert_to_private)|bot_(add|remove)"
-)
 # Slack documents that the message may have been posted before one of these errors.
 _UNCLEAR = frozenset(("fatal_error", "internal_error"))
 # A gateway in front of Slack may have given up on a request that Slack then carried out.
@@ -89,56 +76,17 @@ _NOTHING_TO_EDIT = frozenset(("message_not_found", "cant_update_message", "edit_
 _PAGE = 200
 
 
-class _File(msgspec.Struct):
-    name: str | None = None
-    mimetype: str | None = None
-
-
-class _Event(msgspec.Struct):
-    type: str
-    channel: str
-    ts: str
-    user: str | None = None
-    text: str | None = None
-    subtype: str | None = None
-    bot_id: str | None = None
-    channel_type: str | None = None
-    thread_ts: str | None = None
-    files: list[_File] | None = None
-
-    @property
-    def is_direct(self) -> bool:
-        return self.channel_type == "im" or self.channel.startswith("D")
-
-    @property
-    def is_channel_message(self) -> bool:
-        """A message in a channel, which may not be meant for the bot."""
-        return self.type == "message" and self.channel_type in ("channel", "group", "mpim")
-
-
-class _Kind(msgspec.Struct):
-    """The fields that all events have, messages or not."""
-
-    type: str
-    subtype: str | None = None
-
-
-class _Authorization(msgspec.Struct):
-    user_id: str | None = None
-    is_bot: bool | None = None
-
-
-class _Envelope(msgspec.Struct):
-    type: str
-    challenge: str | None = None
-    event: Any = None
-    authorizations: list[_Authorization] | None = None
-
-
 class _Answer(msgspec.Struct):
     ok: bool
     error: str = "unknown_error"
     ts: str | None = None
+
+
+class _Whoami(msgspec.Struct):
+    ok: bool
+    error: str = "unknown_error"
+    user_id: str | None = None
+    user: str | None = None
 
 
 class _Metadata(msgspec.Struct):
@@ -167,13 +115,16 @@ class _Page(msgspec.Struct):
 
 class Slack:
     platform: Surface = "slack"
+    must_know_bot = False
     secret_names: Mapping[str, str] = {
         "signing_secret": "the app's Basic Information, under App Credentials",
         "bot_token": "the app's OAuth & Permissions, after it is installed; starts with xoxb-",
     }
 
-    def __init__(self, api: str = API) -> None:
+    def __init__(self, api: str = API, *, by_thread: bool = True) -> None:
+        """`by_thread`: each thread is a place of its own."""
         self._api = api.rstrip("/")
+        self._by_thread = by_thread
 
     def verify(
         self, secrets: Mapping[str, str], headers: Sequence[tuple[str, str]], body: bytes, now: dt.datetime
@@ -187,18 +138,34 @@ class Slack:
     def answer_handshake(self, secrets: Mapping[str, str], query: Mapping[str, str]) -> str:
         raise NotFound("handshake", self.platform)
 
-    def parse_webhook(self, body: bytes) -> Delivery:
+    def build_identity_request(self, secrets: Mapping[str, str]) -> HttpRequest:
+        headers = self._headers(secrets, "application/x-www-form-urlencoded")
+        return HttpRequest("POST", f"{self._api}/auth.test", headers)
+
+    def parse_identity(self, response: HttpResponse) -> BotIdentity | Transient | Permanent:
+        answer = parse_body(response, _Whoami)
+        if answer is not None and answer.ok and answer.user_id:
+            return BotIdentity(answer.user_id, answer.user)
+        error = answer.error if answer else f"http_{response.status}"
+        return _failure(error, response) if response.status == 200 else failure_for_status(response, error)
+
+    def parse_webhook(self, body: bytes, me: BotIdentity | None = None) -> Delivery:
         if is_form(body):
-            return read_form(body)
-        envelope = convert_or_none(parse_json(body), _Envelope)
+            return self._placed(read_form(body))
+        envelope = convert_or_none(parse_json(body), Envelope)
         if envelope is None:
             return Delivery(ignored=(Ignored("broken", "envelope"),))
         if envelope.type == "url_verification" and envelope.challenge is not None:
             return Delivery(challenge=envelope.challenge)
         if envelope.type != "event_callback":
             return Delivery(ignored=(Ignored("unknown", envelope.type[:64]),))
-        found = _read_event(envelope)
-        return Delivery(arrivals=(found,)) if isinstance(found, Arrival) else Delivery(ignored=(found,))
+        found = read_event(envelope, me)
+        if isinstance(found, Arrival):
+            return self._placed(Delivery(arrivals=(found,)))
+        return Delivery(ignored=(found,))
+
+    def _placed(self, delivery: Delivery) -> Delivery:
+        return place_by_recipient(delivery) if self._by_thread else delivery
 
     def render(self, text: str) -> list[str]:
         pieces = split(markdown.parse_markdown(text), _measure, Size(TEXT_LIMIT))
@@ -315,54 +282,6 @@ def _failure(error: str, response: HttpResponse) -> Transient | Permanent:
 def signature(secret: str, stamp: str, body: bytes) -> str:
     signed = b"v0:" + stamp.encode() + b":" + body
     return "v0=" + hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()
-
-
-def _read_event(envelope: _Envelope) -> Arrival | Ignored:
-    kind = convert_or_none(envelope.event, _Kind)
-    if kind is None:
-        return Ignored("broken", "event")
-    if kind.type not in ("message", "app_mention"):
-        return Ignored("unknown", kind.type[:64])
-    if kind.subtype not in _TEXT_SUBTYPES:
-        return _ignore_subtype(kind.subtype or "")
-    event = convert_or_none(envelope.event, _Event)
-    sent_at = time_from_timestamp(float(event.ts)) if event and _TS.fullmatch(event.ts) else None
-    if event is None or sent_at is None or not _ID.fullmatch(event.channel):
-        return Ignored("broken", kind.type)
-    bots = {bot.user_id for bot in envelope.authorizations or () if bot.is_bot and bot.user_id}
-    if event.user in bots:
-        return Ignored("own")
-    if event.bot_id is not None:
-        return Ignored("bot")
-    if not event.user or not _ID.fullmatch(event.user):
-        return Ignored("broken", "user")
-    if event.is_channel_message and not any(f"<@{bot}" in (event.text or "") for bot in bots):
-        return Ignored("unaddressed")
-    return _arrival(event, event.user, sent_at, bots)
-
-
-def _arrival(event: _Event, user: str, sent_at: dt.datetime, bots: set[str]) -> Arrival | Ignored:
-    files = [placeholder("file", file.name, file.mimetype) for file in event.files or ()]
-    text = join_text(unescape(event.text or "", bots, any_mention=event.type == "app_mention"), files)
-    if not text:
-        return Ignored("empty")
-    thread_ts = event.thread_ts if _TS.fullmatch(event.thread_ts or "") else None if event.is_direct else event.ts
-    return Arrival(
-        platform="slack",
-        key=f"{event.channel}:{event.ts}",
-        sender=user,
-        place=event.channel,
-        recipient=f"{event.channel}:{thread_ts}" if thread_ts else event.channel,
-        text=text,
-        sent_at=sent_at,
-        shared=not event.is_direct,
-        reply_to=f"{event.channel}:{thread_ts}" if thread_ts not in (None, event.ts) else None,
-    )
-
-
-def _ignore_subtype(subtype: str) -> Ignored:
-    reason: IgnoredReason = "membership" if _MEMBERSHIP.fullmatch(subtype) else _SUBTYPES.get(subtype, "unknown")
-    return Ignored(reason, subtype[:64])
 
 
 def _measure(block: markdown.Block) -> Size:

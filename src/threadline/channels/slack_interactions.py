@@ -102,15 +102,17 @@ def _read_command(fields: dict[str, str]) -> Arrival | Ignored:
     if not _ID.fullmatch(user) or not _ID.fullmatch(channel) or not trigger:
         return Ignored("broken", "command")
     word, text = fields["command"].removeprefix("/").lower(), sanitize_text(fields.get("text", "")).strip()
-    if find_spec(word, "private") is not None:
+    is_direct = channel.startswith("D")
+    if is_command := find_spec(word, "private" if is_direct else "shared") is not None:
         text = f"!{word} {text}".rstrip()
     return Arrival(
         platform="slack",
         key=f"command:{trigger}",
         sender=user,
         place=channel,
-        recipient=channel,
+        # As people expect of a slash command, only they see what it answers.
+        recipient=f"{channel}/{user}" if is_command and not is_direct else channel,
         text=text or "!help",
         sent_at=UNTIMED,
-        shared=not channel.startswith("D"),
+        shared=not is_direct,
     )

@@ -13,7 +13,13 @@ from collections.abc import Collection
 from threadline.channels.text_marks import Marks
 
 _REFERENCE = re.compile(r"<([^<>|]*)(?:\|([^<>]*))?>")
+_PERSON = re.compile(r"<(@|!(channel|here|everyone|subteam))")
 _FIRST_MENTION = re.compile(r"\s*<@([A-Z0-9]+)(?:\|[^<>]*)?>[\s,:]*")
+
+
+def names_a_person(text: str) -> bool:
+    """Whether it is addressed to a person or to everybody."""
+    return _PERSON.search(text) is not None
 
 
 def unescape(text: str, bots: Collection[str], *, any_mention: bool) -> str:

@@ -19,22 +19,32 @@ from threadline.channels.platform_payloads import (
     failure_for_status,
     parse_body,
     parse_json,
+    place_by_recipient,
     require_equal,
     require_secret,
     require_sendable_secret,
     single_header,
     time_from_timestamp,
 )
-from threadline.channels.telegram_entities import compose, measure
-from threadline.channels.telegram_messages import Chat, Message, Person, message_text
+from threadline.channels.telegram_entities import Person, compose, measure
+from threadline.channels.telegram_messages import (
+    Chat,
+    Message,
+    has_only_media,
+    is_addressed,
+    message_text,
+    quoted_text,
+)
 from threadline.channels.text_split import Size, split
 from threadline.core import jsontext
 from threadline.core.approval_questions import ChatQuestion, read_button
+from threadline.core.commands import read_choice
 from threadline.core.errors import NotFound, SettingsInvalid, quote
 from threadline.core.platform_messages import (
     UNTIMED,
     Ambiguous,
     Arrival,
+    BotIdentity,
     Delivery,
     HttpRequest,
     HttpResponse,
@@ -55,7 +65,6 @@ UPDATES_PER_POLL = 100
 _TOKEN = re.compile(r"[0-9]{1,20}:[A-Za-z0-9_-]{1,100}")
 _RECIPIENT = re.compile(r"(-?[0-9]{1,20})(?::([0-9]{1,20}))?")
 _KINDS: dict[str, IgnoredReason] = {
-    "edited_message": "edit",
     "edited_channel_post": "edit",
     "edited_business_message": "edit",
     "deleted_business_messages": "deletion",
@@ -65,6 +74,8 @@ _KINDS: dict[str, IgnoredReason] = {
     "channel_post": "unaddressed",
 }
 _ALLOWED_UPDATES = ["message", "edited_message", "my_chat_member", "callback_query"]
+# Lists to choose from in a chat are shorter.
+_MOST_CHOICES = 100
 _CALLBACK = "callback:"
 """How the recipient of a notice begins: the id of the pressed button's query follows."""
 _NOTICE_LIMIT = 200
@@ -82,6 +93,11 @@ _NOTHING_TO_DO = (
 
 class _Parameters(msgspec.Struct):
     retry_after: float | None = None
+
+
+class _Me(msgspec.Struct):
+    id: int
+    username: str | None = None
 
 
 class _SentMessage(msgspec.Struct):
@@ -120,13 +136,16 @@ class _CallbackQuery(msgspec.Struct, rename={"sender": "from"}):
 
 class Telegram:
     platform: Surface = "telegram"
+    must_know_bot = True
     secret_names: Mapping[str, str] = {
         "bot_token": "the token from @BotFather: digits, a colon, letters",
         "webhook_secret": "a random word of letters, digits, _ and -, the same as in setWebhook",
     }
 
-    def __init__(self, api: str = API) -> None:
+    def __init__(self, api: str = API, *, by_thread: bool = True) -> None:
+        """`by_thread`: each topic of a group is a place of its own."""
         self._api = api.rstrip("/")
+        self._by_thread = by_thread
 
     def verify(
         self, secrets: Mapping[str, str], headers: Sequence[tuple[str, str]], body: bytes, now: dt.datetime
@@ -137,8 +156,22 @@ class Telegram:
     def answer_handshake(self, secrets: Mapping[str, str], query: Mapping[str, str]) -> str:
         raise NotFound("handshake", self.platform)
 
-    def parse_webhook(self, body: bytes) -> Delivery:
-        return _read_update(parse_json(body))
+    def build_identity_request(self, secrets: Mapping[str, str]) -> HttpRequest:
+        return self._call(secrets, "getMe", {})
+
+    def parse_identity(self, response: HttpResponse) -> BotIdentity | Transient | Permanent:
+        answer = parse_body(response, _Answer)
+        if answer is None:
+            return failure_for_status(response, f"http_{response.status}")
+        me = convert_or_none(answer.result, _Me) if answer.ok else None
+        return _refused(response, answer) if me is None else BotIdentity(str(me.id), me.username)
+
+    def parse_webhook(self, body: bytes, me: BotIdentity | None = None) -> Delivery:
+        return self._read(parse_json(body), me)
+
+    def _read(self, update: Any, me: BotIdentity | None) -> Delivery:
+        delivery = _read_update(update, me)
+        return place_by_recipient(delivery) if self._by_thread else delivery
 
     def render(self, text: str) -> list[str]:
         pieces = split(markdown.parse_markdown(text), measure, TEXT_LIMIT)
@@ -192,7 +225,9 @@ class Telegram:
         parameters = {"timeout": wait_seconds, "limit": UPDATES_PER_POLL, "allowed_updates": _ALLOWED_UPDATES}
         return self._call(secrets, "getUpdates", {**parameters, "offset": after + 1} if after else parameters)
 
-    def parse_poll_response(self, response: HttpResponse) -> Polled | Transient | Permanent:
+    def parse_poll_response(
+        self, response: HttpResponse, me: BotIdentity | None = None
+    ) -> Polled | Transient | Permanent:
         answer = parse_body(response, _Answer)
         if answer is None:
             return Transient(f"http_{response.status}")
@@ -203,7 +238,7 @@ class Telegram:
             return _refused(response, answer)
         updates = answer.result if isinstance(answer.result, list) else []
         numbers = [update.update_id for value in updates if (update := convert_or_none(value, _Numbered))]
-        return Polled(tuple(map(_read_update, updates)), max(numbers, default=None))
+        return Polled(tuple(self._read(update, me) for update in updates), max(numbers, default=None))
 
     def _call(self, secrets: Mapping[str, str], method: str, body: dict[str, Any]) -> HttpRequest:
         token = require_sendable_secret(secrets, "bot_token")
@@ -229,16 +264,17 @@ def _read_recipient(recipient: str) -> tuple[int, int | None]:
     return int(where[1]), int(where[2]) if where[2] else None
 
 
-def _read_update(update: Any) -> Delivery:
+def _read_update(update: Any, me: BotIdentity | None) -> Delivery:
     if not isinstance(update, dict) or convert_or_none(update, _Numbered) is None:
         return Delivery(ignored=(Ignored("broken", "update"),))
     if "callback_query" in update:
         pressed = _read_press(convert_or_none(update["callback_query"], _CallbackQuery))
         return Delivery(arrivals=(pressed,)) if isinstance(pressed, Arrival) else Delivery(ignored=(pressed,))
-    if "message" not in update:
-        kind = next((name for name in update if name != "update_id"), "nothing")
+    name = next((each for each in ("message", "edited_message") if each in update), None)
+    if name is None:
+        kind = next((each for each in update if each != "update_id"), "nothing")
         return Delivery(ignored=(Ignored(_KINDS.get(kind, "unknown"), kind[:64]),))
-    found = _read_message(convert_or_none(update["message"], Message))
+    found = _read_message(convert_or_none(update[name], Message), me, is_edit=name == "edited_message")
     return Delivery(arrivals=(found,)) if isinstance(found, Arrival) else Delivery(ignored=(found,))
 
 
@@ -263,31 +299,44 @@ def _read_press(query: _CallbackQuery | None) -> Arrival | Ignored:
     )
 
 
-def _read_message(message: Message | None) -> Arrival | Ignored:
-    sent_at = time_from_timestamp(message.date) if message else None
+def _read_message(message: Message | None, me: BotIdentity | None, *, is_edit: bool) -> Arrival | Ignored:
+    stamp = None if message is None else (message.edit_date if is_edit else message.date)
+    sent_at = time_from_timestamp(stamp) if stamp is not None else None
     if message is None or sent_at is None:
         return Ignored("broken", "message")
     if message.sender is None or message.sender_chat is not None:
         return Ignored("unaddressed", "written in the name of a chat")
     if message.sender.is_bot:
         return Ignored("bot")
-    text = message_text(message)
+    text = message_text(message, me)
     if isinstance(text, Ignored):
         return text
-    place = str(message.chat.id)
+    place, is_shared = str(message.chat.id), message.chat.type != "private"
     topic = message.message_thread_id if message.is_topic_message else None
     recipient = f"{place}:{topic}" if topic else place
     if not _RECIPIENT.fullmatch(recipient):
         return Ignored("broken", "chat")
-    answered_message = message.reply_to_message
+    # A group's administrator gets every message of it.
+    addressed = not is_shared or is_edit or is_addressed(message, me)
+    if not addressed and read_choice(text, _MOST_CHOICES) is None:
+        return Ignored("unaddressed")
+    replied, key = message.reply_to_message, f"{place}:{message.message_id}"
+    is_unread = has_only_media(message) and message.forward_origin is None
+    if is_unread and message.media_group_id is not None:
+        # An album is many messages, and gets one answer.
+        key = f"{place}:album:{message.media_group_id}"
     return Arrival(
         platform="telegram",
-        key=f"{place}:{message.message_id}",
+        key=f"{key}:{message.edit_date}" if is_edit else key,
         sender=str(message.sender.id),
         place=place,
         recipient=recipient,
         text=text,
         sent_at=sent_at,
-        shared=message.chat.type != "private",
-        reply_to=f"{place}:{answered_message.message_id}" if answered_message else None,
+        shared=is_shared,
+        reply_to=f"{place}:{replied.message_id}" if replied else None,
+        quoted=quoted_text(message),
+        kind="edit" if is_edit else "unsupported" if is_unread else "message",
+        target=key if is_edit else None,
+        is_addressed=addressed,
     )

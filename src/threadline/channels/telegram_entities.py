@@ -16,11 +16,19 @@ from threadline.channels.text_split import BETWEEN, Size
 _TYPES: dict[Style, str] = {"bold": "bold", "italic": "italic", "strike": "strikethrough"}
 
 
+class Person(msgspec.Struct):
+    id: int
+    is_bot: bool = False
+    first_name: str = ""
+
+
 class Entity(msgspec.Struct):
     type: str
     offset: int
     length: int
     url: str | None = None
+    user: Person | None = None
+    """Of a mention of a person without a user name."""
 
 
 def units(text: str) -> int:

@@ -30,13 +30,14 @@ from threadline.channels.platform_payloads import (
 )
 from threadline.channels.text_marks import Marks, render_marked
 from threadline.channels.text_split import Size, split
-from threadline.channels.whatsapp_messages import Message, message_text, pressed_button
+from threadline.channels.whatsapp_messages import Message, has_only_media, message_text, pressed_button
 from threadline.core import jsontext
 from threadline.core.approval_questions import ChatQuestion
 from threadline.core.errors import NotFound, SettingsInvalid, SignatureInvalid, quote
 from threadline.core.platform_messages import (
     Ambiguous,
     Arrival,
+    BotIdentity,
     Delivery,
     HttpRequest,
     HttpResponse,
@@ -114,6 +115,12 @@ class _SentMessage(msgspec.Struct):
     id: str
 
 
+class _Whoami(msgspec.Struct):
+    id: str = ""
+    name: str | None = None
+    error: _Error | None = None
+
+
 class _Answer(msgspec.Struct):
     messages: list[_SentMessage] | None = None
     error: _Error | None = None
@@ -121,6 +128,7 @@ class _Answer(msgspec.Struct):
 
 class WhatsApp:
     platform: Surface = "whatsapp"
+    must_know_bot = False
     secret_names: Mapping[str, str] = {
         "app_secret": "the app's settings, under Basic",
         "access_token": "a system user's token from the business settings, with whatsapp_business_messaging",
@@ -145,7 +153,18 @@ class WhatsApp:
             raise SignatureInvalid("`hub.mode` must be subscribe, with a `hub.challenge` of 1–256 visible characters")
         return challenge
 
-    def parse_webhook(self, body: bytes) -> Delivery:
+    def build_identity_request(self, secrets: Mapping[str, str]) -> HttpRequest:
+        headers = {"authorization": f"Bearer {require_sendable_secret(secrets, 'access_token')}"}
+        return HttpRequest("GET", f"{self._api}/me", headers)
+
+    def parse_identity(self, response: HttpResponse) -> BotIdentity | Transient | Permanent:
+        answer = parse_body(response, _Whoami)
+        if answer is not None and answer.id:
+            return BotIdentity(answer.id, answer.name)
+        reason = answer.error.reason if answer and answer.error else f"http_{response.status}"
+        return failure_for_status(response, reason)
+
+    def parse_webhook(self, body: bytes, me: BotIdentity | None = None) -> Delivery:
         found = list(_read(parse_json(body)))
         return Delivery(
             arrivals=tuple(item for item in found if isinstance(item, Arrival)),
@@ -262,7 +281,7 @@ def _read_message(value: Any, metadata: _Metadata) -> Arrival | Ignored:
         text=text,
         sent_at=sent_at,
         reply_to=message.context.id if message.context else None,
-        kind="message" if pressed is None else "answer",
+        kind="answer" if pressed is not None else "unsupported" if has_only_media(message) else "message",
     )
 
 

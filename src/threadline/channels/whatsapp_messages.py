@@ -49,6 +49,8 @@ class _Interactive(msgspec.Struct):
 
 class _Context(msgspec.Struct):
     id: str | None = None
+    forwarded: bool = False
+    frequently_forwarded: bool = False
 
 
 class Message(msgspec.Struct, rename={"sender": "from"}):
@@ -71,6 +73,10 @@ class Message(msgspec.Struct, rename={"sender": "from"}):
     interactive: _Interactive | None = None
 
 
+# Kinds that ask for no answer.
+_SILENT = frozenset(("reaction", "request_welcome"))
+
+
 def pressed_button(message: Message) -> str | None:
     """What the pressed button of a question for approval carries; None for any other message."""
     pressed = None if message.interactive is None else message.interactive.button_reply
@@ -89,8 +95,19 @@ def message_text(message: Message) -> str | Ignored:
             return Ignored("membership", "system")
     text = _text_of(message)
     if text is None:
-        return Ignored("unknown", message.type[:64])
+        return Ignored("unknown", message.type[:64]) if message.type in _SILENT else placeholder(message.type[:32])
+    context = message.context
+    if text and context is not None and (context.forwarded or context.frequently_forwarded):
+        # The words of another person: a command in them is not the sender's.
+        text = f"[forwarded]\n{text}"
     return text or Ignored("empty")
+
+
+def has_only_media(message: Message) -> bool:
+    """Whether there is nothing to read: a picture, a file or a recording without a caption, or a kind of message that
+    has no text form."""
+    media = message.image or message.video or message.audio or message.document
+    return not (media.caption or "").strip() if media is not None else _text_of(message) is None
 
 
 def _text_of(message: Message) -> str | None:

@@ -48,6 +48,7 @@ CommandPlace: TypeAlias = Literal["private", "shared", "room", "shared_room", "t
 opens rooms (Matrix), or the terminal."""
 
 ROOMS: frozenset[CommandPlace] = frozenset(("room", "shared_room"))
+SHARED: frozenset[CommandPlace] = frozenset(("shared", "shared_room"))
 CHATS: frozenset[CommandPlace] = frozenset(("private", "shared", *ROOMS))
 TERMINAL: frozenset[CommandPlace] = frozenset(("terminal",))
 EVERYWHERE = CHATS | TERMINAL

@@ -20,7 +20,7 @@ IgnoredReason: TypeAlias = Literal[
 ]
 
 
-ArrivalKind: TypeAlias = Literal["message", "edit", "retraction", "invitation", "departure", "answer"]
+ArrivalKind: TypeAlias = Literal["message", "edit", "retraction", "invitation", "departure", "answer", "unsupported"]
 
 UNTIMED = dt.datetime.fromtimestamp(0, dt.UTC)
 """The time of an arrival whose platform does not say when it was sent."""
@@ -28,7 +28,8 @@ UNTIMED = dt.datetime.fromtimestamp(0, dt.UTC)
 
 class Arrival(msgspec.Struct, frozen=True):
     """One event that a platform delivered, as its codec read it: a message, or an edit or retraction of one, an
-    invitation of the bot to a place, that the sender left one, or an answer to a question with buttons."""
+    invitation of the bot to a place, that the sender left one, an answer to a question with buttons, or a message
+    without anything that the agent can read, such as a picture without a caption."""
 
     platform: Surface
     key: str
@@ -37,7 +38,7 @@ class Arrival(msgspec.Struct, frozen=True):
     sender: str
     """The account's id, as links spell it."""
     place: str
-    """A chat, a channel or a room."""
+    """A chat, a channel or a room, or a thread or topic in one."""
     recipient: str
     """Where the reply goes: the place, and the platform's thread in it, if any. Only the platform's codec or bot reads
     it."""
@@ -50,15 +51,28 @@ class Arrival(msgspec.Struct, frozen=True):
     """Others read this place as well."""
     reply_to: str | None = None
     """The key of the message that this one answers."""
+    quoted: str | None = None
+    """The text that it answers, where the platform sends that as well; it is shown to the agent before the message."""
     kind: ArrivalKind = "message"
     target: str | None = None
     """The key of the message that is edited or retracted."""
     is_addressed: bool = True
     """False where others read and the bot is not named: then only an answer to an open question counts."""
+    may_follow_up: bool = False
+    """It was sent in a thread of the platform: it counts without the name of the bot if the sender has spoken to it in
+    that thread."""
     notice_to: str | None = None
     """The recipient of a notice that only the sender sees, where the platform has such notices."""
     awaits_notice: bool = False
     """The platform shows the sender that it waits, until a notice is sent."""
+
+
+class BotIdentity(NamedTuple):
+    """The bot itself, as its platform knows it."""
+
+    id: str
+    name: str | None = None
+    """How people address it, without an @; None if it is not known."""
 
 
 class Ignored(NamedTuple):

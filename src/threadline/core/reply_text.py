@@ -20,11 +20,15 @@ HOW_TO_LINK_TEXT = (
     "This account is not linked yet. Create a code where you are signed in (`threadline link code`, or the web page) "
     "and send it here: `!link CODE`"
 )
+UNREADABLE_TEXT = (
+    "I can read only text, not pictures, files, voice messages and the like. Please write what matters in it as text."
+)
 LINKED_TEXT = "This account is linked now. Your messages here go to your agent; `!help` lists the commands."
 LINK_REFUSED_TEXT = "This code does not work. Codes work once, for a few minutes: create a new one and send it here."
 LINK_LIMITED_TEXT = "Too many wrong codes. Please wait a few minutes."
 
 _LONGEST_KEY = 100
+_LONGEST_QUOTE = 2_000
 
 
 def inbox_key(key: str) -> str:
@@ -68,6 +72,12 @@ def delivered_text(turn: Turn, reply: str) -> str:
         case "stopped" | "interrupted":
             return STOPPED_TEXT if not text or reply == turn.error else f"{reply}\n\n{STOPPED_TEXT}"
     return reply if text else SILENT_TEXT
+
+
+def with_quote(text: str, quoted: str) -> str:
+    """The text with what it replies to before it, as Markdown quotes; the agent knows what "this" is."""
+    shown = quoted if len(quoted) <= _LONGEST_QUOTE else f"{quoted[:_LONGEST_QUOTE]}…"
+    return "\n".join(f"> {line}" for line in shown.splitlines()) + f"\n\n{text}"
 
 
 def reply_markdown(parts: Sequence[Part]) -> str:

@@ -10,6 +10,7 @@ import datetime as dt
 import re
 from typing import Any, NamedTuple, TypeAlias
 
+from threadline.core import reply_text
 from threadline.core.commands import Command, parse, read_choice
 from threadline.core.platform_messages import Arrival
 
@@ -23,7 +24,6 @@ _FILES = {"m.image": "image", "m.file": "file", "m.audio": "audio", "m.video": "
 _QUOTED = re.compile(r"(?:> [^\n]*\n)+\n?")
 _REACTIONS = {"🛑": "!stop", "⏹": "!stop", "✅": "!yes", "✔": "!yes", "❌": "!no", "✖": "!no"}
 # Enough to recognise a long message by; the agent usually has all of it in the history.
-_LONGEST_QUOTE = 2_000
 # Numbers up to this can answer a list that the bot has shown.
 _LONGEST_LIST = 1_000
 
@@ -162,12 +162,9 @@ def _answered(relation: dict[str, Any], thread: str | None) -> str | None:
 
 
 def with_quote(text: str, quoted: Content) -> str:
-    """The text with what it replies to before it, as Markdown quotes; the agent knows what "this" is."""
+    """The text with what it replies to before it."""
     said = _text(quoted, is_reply=True)
-    if not said:
-        return text
-    shown = said if len(said) <= _LONGEST_QUOTE else f"{said[:_LONGEST_QUOTE]}…"
-    return "\n".join(f"> {line}" for line in shown.splitlines()) + f"\n\n{text}"
+    return reply_text.with_quote(text, said) if said else text
 
 
 def departure(room_id: str, sender: str, key: str) -> Arrival:

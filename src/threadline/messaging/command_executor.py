@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
 from threadline.core.commands import (
+    SHARED,
     Command,
     CommandName,
     CommandPlace,
@@ -117,6 +118,11 @@ class CommandCall(NamedTuple):
     def spell(self, command: str) -> str:
         return f"`{self.prefix}{command}`"
 
+    @property
+    def is_read_by_others(self) -> bool:
+        """Names from the user's other chats must not be shown: a title is often the first private message."""
+        return self.place in SHARED
+
 
 Handler: TypeAlias = Callable[[CommandCall], Awaitable[str | None]]
 
@@ -176,7 +182,9 @@ async def start_chat(call: CommandCall) -> str | None:
 
 async def branch_chat(call: CommandCall) -> str | None:
     thread = await call.threads.branch(call.argument)
-    reply = f"Started a branch{name_of(thread)}: {count_of(thread)}. The original chat is unchanged."
+    # Without a name of its own, a branch may have the title of the chat that it began in.
+    name = "" if call.is_read_by_others and call.argument is None else name_of(thread)
+    reply = f"Started a branch{name}: {count_of(thread)}. The original chat is unchanged."
     return await call.threads.open_place(thread, reply)
 
 
@@ -187,6 +195,9 @@ async def save_point(call: CommandCall) -> str:
 
 async def load_point(call: CommandCall) -> str:
     if call.argument is None:
+        if call.is_read_by_others:
+            loads = f"{call.spell('load NAME')} loads one."
+            return f"Others read this place, so your saved points are not listed here. {loads}"
         names = [saved.name for saved in await call.threads.saved_points()][:LISTED]
         if not names:
             return f"Nothing is saved yet. {call.spell('save NAME')} saves this point."
@@ -198,7 +209,8 @@ async def load_point(call: CommandCall) -> str:
 
 async def show_chat(call: CommandCall) -> str:
     thread, label, loaded = await call.threads.current()
-    lines = [f"{f'{label}, ' if label else ''}chat `{thread.id}`{name_of(thread)}"]
+    title = "" if call.is_read_by_others else name_of(thread)
+    lines = [f"{f'{label}, ' if label else ''}chat `{thread.id}`{title}"]
     lines[0] = lines[0][0].upper() + lines[0][1:]
     # Many agents report no usage: then 0 would be wrong.
     tokens = f"{thread.token_count} tokens" if thread.token_count else "tokens not reported by the agent"
@@ -211,6 +223,11 @@ async def show_chat(call: CommandCall) -> str:
 
 
 async def list_chats(call: CommandCall) -> str:
+    if call.is_read_by_others:
+        return (
+            "Others read this place, so your chats are not listed here. "
+            f"Send {call.spell('chats')} in a private chat with me."
+        )
     here = await _current_id(call)
     chats = await call.threads.recent(LISTED)
     if not chats:
@@ -242,11 +259,17 @@ async def open_chat(call: CommandCall) -> str:
     found = await call.threads.find(call.argument)
     if not found:
         raise InvalidInput(f"you have no chat “{call.argument}”: {call.spell('chats')} lists your chats")
+    if len(found) > 1 and call.is_read_by_others:
+        raise InvalidInput(
+            f"you have {len(found)} chats with that title: use the id of one, which {call.spell('context')} shows in it"
+        )
     if len(found) > 1:
         await call.threads.ask(ask_to_choose("open", call.user_id, call.now, [each.id for each in found[:LISTED]]))
         return choices_text([_entry(call, CurrentChat(each), is_here=False) for each in found[:LISTED]])
     thread = found[0]
     await call.threads.continue_here(thread)
+    if call.is_read_by_others:
+        return f"Opened here: {count_of(thread)}. From now on, replies here can draw on them."
     return f"Opened **{escape(thread.title or thread.id)}**: {count_of(thread)}."
 
 

@@ -7,14 +7,18 @@ from collections.abc import AsyncIterator, Mapping
 
 from threadline.core.channels import OutboxBacklog
 from threadline.core.errors import NotFound, SettingsInvalid, ThreadlineError
+from threadline.core.platform_messages import Permanent, Transient
 from threadline.core.threads import Scope, system_scope
 from threadline.core.turns import Surface
 from threadline.messaging.credentials import Credentials
-from threadline.ports import Channel, Cipher, Clock, Finding, Store
+from threadline.messaging.identities import ask_identity
+from threadline.ports import Channel, Cipher, Clock, Finding, Http, Store
 from threadline.turns.agent_directory import Directory
 
 # Replies are normally sent within a second: what waits longer has failed, or nothing sends it.
 _PATIENCE = dt.timedelta(minutes=1)
+# A person waits for the answer in a terminal.
+_ASK_SECONDS = 10.0
 
 
 class ChannelDiagnosis:
@@ -31,6 +35,7 @@ class ChannelDiagnosis:
         platforms: tuple[Surface, ...],
         agents: Mapping[Surface, str],
         stand_ins: frozenset[Surface],
+        http: Http,
         clock: Clock,
     ) -> None:
         self._clock = clock
@@ -42,6 +47,7 @@ class ChannelDiagnosis:
         self._platforms = platforms
         self._agents = agents
         self._stand_ins = stand_ins
+        self._http = http
 
     async def findings(self, tenant_id: str) -> list[Finding]:
         return [finding async for finding in self._findings(tenant_id)]
@@ -83,6 +89,16 @@ class ChannelDiagnosis:
             )
         return None
 
+    async def _ask(self, platform: Surface, secrets: Mapping[str, str], again: str) -> Finding | None:
+        """Asks the platform whether it knows the bot."""
+        match await ask_identity(self._http, self._channels[platform], secrets, seconds=_ASK_SECONDS):
+            case Permanent(reason):
+                return Finding("error", f"{platform} does not accept the credentials: {reason}", again)
+            case Transient(reason):
+                remedy = "check that this machine reaches the platform, and the platform's status page"
+                return Finding("warning", f"{platform} could not be asked about the credentials: {reason}", remedy)
+        return None
+
     def _keys(self) -> Finding | None:
         try:
             key_id = self._cipher.key_id
@@ -102,6 +118,8 @@ class ChannelDiagnosis:
                 yield Finding(
                     "warning", f"{platform}'s credentials are encrypted with the older key {key_id!r}", remedy
                 )
+            if not missing and (refused := await self._ask(platform, secrets, again)) is not None:
+                yield refused
         except SettingsInvalid as exc:
             yield Finding("error", f"{platform}: {exc}", again)
         if platform in self._stand_ins:

@@ -29,15 +29,18 @@ from threadline.core.errors import (
     RoleRefused,
     SettingsInvalid,
 )
-from threadline.core.messages import user
 from threadline.core.platform_messages import UNTIMED, Arrival
-from threadline.core.reply_text import NO_AGENT_TEXT, NOT_ALLOWED_TEXT, budget_text, inbox_key, turn_key
-from threadline.core.sanitize import sanitize_text
-from threadline.core.threads import NewThread, Scope, system_scope
-from threadline.core.turn_commits import Accepted, AcceptRefusal, ArrivalClaim, TurnAcceptance
+from threadline.core.reply_text import (
+    NO_AGENT_TEXT,
+    NOT_ALLOWED_TEXT,
+    UNREADABLE_TEXT,
+    budget_text,
+)
+from threadline.core.threads import Scope, system_scope
+from threadline.core.turn_commits import Accepted, AcceptRefusal, TurnAcceptance
 from threadline.core.turns import Surface, TurnStatus
 from threadline.messaging.approval_answers import AnswerRefused, ApprovalAnswers
-from threadline.messaging.bindings import bound_place, home_key
+from threadline.messaging.arrival_turns import claim_of, turn_request
 from threadline.messaging.chat_commands import ChatCommands, CommandReply, is_for_viewers
 from threadline.messaging.command_executor import Hint
 from threadline.messaging.outbox import Outbox
@@ -144,6 +147,9 @@ class Inbox:
             if self._is_replay(arrival):
                 return Receipt("replay_blocked")
             return await self._link(tenant_id, arrival, command.argument, correlation_id)
+        if (sender is None or not is_linked) and not arrival.is_addressed:
+            # Not meant for the bot, and from an account without a link: nothing of it is stored.
+            return Receipt("ignored")
         if sender is None or not is_linked:
             return Receipt(await self._unlinked.deny(tenant_id, arrival, correlation_id))
         if self._is_replay(arrival):
@@ -161,6 +167,8 @@ class Inbox:
             case "answer":
                 receipt = await self._answers.receive(scope, arrival, correlation_id)
                 self._start(scope, receipt)
+            case "unsupported":
+                receipt = await self._explain(scope, arrival, correlation_id)
             case _:
                 receipt = await self._take(scope, arrival, correlation_id, is_command=command is not None)
         return receipt._replace(user_id=scope.user_id)
@@ -204,9 +212,9 @@ class Inbox:
     async def _take(self, scope: Scope, arrival: Arrival, correlation_id: str, *, is_command: bool) -> Receipt:
         room_thread = await self._room_events.thread(scope, arrival)
         agent_id = (room_thread and room_thread.agent_id) or self._agents[arrival.platform]
-        request = _request(arrival, agent_id)
+        request = turn_request(arrival, agent_id)
         try:
-            new = self._turns.seal(scope, request, arrival=_claim_of(scope, arrival, correlation_id))
+            new = self._turns.seal(scope, request, arrival=claim_of(scope, arrival, correlation_id))
             # Other processes leave it to this one, which leases it when the burst before it is through.
             new = msgspec.structs.replace(new, lease=self._runner.holder().lease, is_only_reserved=True)
         except InvalidText:
@@ -266,10 +274,13 @@ class Inbox:
 
     async def _is_ignored(self, tx: Transaction, context: CommandContext, arrival: Arrival) -> bool:
         """An edit of anything but the last question, or into a command, changes nothing. In a shared place, a text
-        that does not name the bot counts only as an answer to an open question."""
+        that does not name the bot counts only as an answer to an open question, or in a thread in which the sender has
+        spoken to the bot."""
         if arrival.kind == "edit":
             return parse(arrival.text) is not None or await last_turn(tx, arrival) is None
-        return not arrival.is_addressed and await self._commands.read(tx, context, arrival.text) is None
+        if arrival.is_addressed or (arrival.may_follow_up and await tx.binding(context.platform, context.place)):
+            return False
+        return await self._commands.read(tx, context, arrival.text) is None
 
     def _receipt(self, outcome: Accepted | AcceptRefusal, new: TurnAcceptance) -> Receipt:
         if isinstance(outcome, AcceptRefusal) and outcome.reason == "duplicate_arrival":
@@ -348,43 +359,30 @@ class Inbox:
         await tx.settle_inbox(arrived.platform, arrived.key, status="done", decision=decision)
         return Receipt(decision, stopped=reply.stopped)
 
+    async def _explain(self, scope: Scope, arrival: Arrival, correlation_id: str) -> Receipt:
+        """There is nothing in it that the agent can read: says so instead of staying silent."""
+        if not arrival.is_addressed:
+            return Receipt("ignored")
+        return await self._answer(scope, arrival, correlation_id, "unsupported", UNREADABLE_TEXT)
+
     async def _refuse(self, scope: Scope, arrival: Arrival, correlation_id: str, reason: str) -> Receipt:
-        """Replies why nothing was done. Nothing else is stored, and a repeat is not answered again."""
+        """Replies why nothing was done."""
+        return await self._answer(scope, arrival, correlation_id, "refused", f"That did not work: {reason}")
+
+    async def _answer(
+        self, scope: Scope, arrival: Arrival, correlation_id: str, decision: Decision, text: str
+    ) -> Receipt:
+        """Replies without a turn. Nothing else is stored, and a repeat is not answered again."""
 
         async def work(tx: Transaction) -> Receipt:
             arrived = await claim(tx, arrival, correlation_id, owner_id=scope.user_id)
             if arrived is None:
                 return Receipt("duplicate")
-            await self._outbox.answer(tx, arrived, f"That did not work: {reason}", owner_id=scope.user_id)
-            await tx.settle_inbox(arrived.platform, arrived.key, status="done", decision="refused")
-            return Receipt("refused")
+            await self._outbox.answer(tx, arrived, text, owner_id=scope.user_id)
+            await tx.settle_inbox(arrived.platform, arrived.key, status="done", decision=decision)
+            return Receipt(decision)
 
         return await self._store.transact(scope, work)
-
-
-def _request(arrival: Arrival, agent_id: str) -> TurnRequest:
-    # A private place without a thread continues the user's home thread. In a shared place a reply must not use private
-    # messages, and no two rooms share a thread: such places get threads of their own.
-    has_own_thread = arrival.shared or arrival.platform in ROOM_PLATFORMS
-    new = NewThread(agent_id=agent_id, state_key=None if has_own_thread else home_key(agent_id))
-    return TurnRequest(
-        message=user(sanitize_text(arrival.text)),
-        surface=arrival.platform,
-        agent_id=agent_id,
-        key=turn_key(arrival.platform, inbox_key(arrival.key)),
-        new_thread=new,
-    )
-
-
-def _claim_of(scope: Scope, arrival: Arrival, correlation_id: str) -> ArrivalClaim:
-    return ArrivalClaim(
-        platform=arrival.platform,
-        key=inbox_key(arrival.key),
-        fingerprint=arrival.sender,
-        correlation_id=correlation_id,
-        reply_to=arrival.recipient,
-        place=bound_place(arrival.place, scope.user_id),
-    )
 
 
 def _denied(denial: Denial) -> Decision:

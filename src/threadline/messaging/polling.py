@@ -14,6 +14,7 @@ from threadline.core.errors import SettingsInvalid, StoreFailed
 from threadline.core.ids import new_id
 from threadline.core.platform_messages import Ambiguous, Permanent, Polled, Transient
 from threadline.messaging.credentials import Credentials
+from threadline.messaging.identities import BotIdentities
 from threadline.messaging.inbox import Inbox
 from threadline.ports import Http, PolledChannel
 
@@ -33,6 +34,7 @@ class Polling:
         channel: PolledChannel,
         inbox: Inbox,
         credentials: Credentials,
+        identities: BotIdentities,
         http: Http,
         *,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -40,6 +42,7 @@ class Polling:
         self._channel = channel
         self._inbox = inbox
         self._credentials = credentials
+        self._identities = identities
         self._http = http
         self._sleep = sleep
 
@@ -62,7 +65,8 @@ class Polling:
         answered = await self._http.send(request, seconds=held_seconds + _ANSWER_SECONDS)
         if isinstance(answered, Transient | Ambiguous):
             return Transient(answered.reason)
-        found = self._channel.parse_poll_response(answered)
+        me = await self._identities.find(tenant_id, self._channel, secrets)
+        found = self._channel.parse_poll_response(answered, me)
         match found:
             case Permanent(reason):
                 raise SettingsInvalid(f"{self._channel.platform} refused to send updates: {reason}")

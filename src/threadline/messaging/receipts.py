@@ -19,6 +19,7 @@ Decision: TypeAlias = Literal[
     "refused",
     "blank",
     "ignored",
+    "unsupported",
     "welcome",
     "linked",
     "link_refused",

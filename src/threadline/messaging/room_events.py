@@ -111,7 +111,9 @@ class RoomEvents:
 
     async def redact_reply(self, tx: Transaction, arrival: Arrival, turn: Turn) -> None:
         """Enqueues the redaction of a reply whose question was edited or retracted. A reply that was not sent yet is
-        sent, and says that it was stopped."""
+        sent, and says that it was stopped. Elsewhere the reply stays: what people have read is not taken away."""
+        if arrival.platform not in ROOM_PLATFORMS:
+            return
         row = await tx.outbox_row(outbox_id(turn.id, 0))
         if row is None:
             return

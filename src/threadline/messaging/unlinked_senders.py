@@ -58,8 +58,7 @@ class UnlinkedSenders:
         self, tenant_id: str, arrival: Arrival, correlation_id: str
     ) -> Literal["denied_unverified", "duplicate"]:
         """Claims a message of an account without a link, so that it is never executed later: a repeat is a duplicate,
-        also if the account is linked by then. In private the account is told how to link, at most once in a few
-        minutes."""
+        also if the account is linked by then. The account is told how to link, at most once in a few minutes."""
 
         async def work(tx: Transaction) -> Literal["denied_unverified", "duplicate"]:
             arrived = await claim(tx, arrival, correlation_id)
@@ -67,20 +66,26 @@ class UnlinkedSenders:
                 return "duplicate"
             if arrival.kind == "answer":
                 await self._outbox.notify(tx, arrival, NOT_ASKED_TEXT, name=answer_id(arrived.platform, arrived.key))
-            elif await self._must_hint(tx, arrival):
+            elif await self._must_hint(tx, arrival) and not await self._hint_privately(tx, arrival, arrived):
                 await self._outbox.answer(tx, arrived, HOW_TO_LINK_TEXT, owner_id=tx.scope.user_id)
             await tx.settle_inbox(arrived.platform, arrived.key, status="done", decision="denied_unverified")
             return "denied_unverified"
 
         return await self._store.transact(system_scope(tenant_id), work)
 
+    async def _hint_privately(self, tx: Transaction, arrival: Arrival, arrived: InboxRow) -> bool:
+        """Where others read, only the sender sees the hint, if the platform can do that."""
+        name = answer_id(arrived.platform, arrived.key)
+        return arrival.shared and await self._outbox.notify(tx, arrival, HOW_TO_LINK_TEXT, name=name)
+
     async def _must_hint(self, tx: Transaction, arrival: Arrival) -> bool:
-        if arrival.shared or not arrival.is_addressed:
+        if not arrival.is_addressed:
             return False
         if arrival.kind == "invitation":
             # One event for each room, so its hint needs no limit of its own.
             return True
-        return arrival.kind == "message" and await self._links.may_hint_in(tx, arrival.platform, arrival.sender)
+        is_written = arrival.kind in ("message", "unsupported")
+        return is_written and await self._links.may_hint_in(tx, arrival.platform, arrival.sender)
 
 
 async def claim(

@@ -10,6 +10,7 @@ from threadline.core.approval_questions import ChatQuestion
 from threadline.core.messages import Message
 from threadline.core.platform_messages import (
     Ambiguous,
+    BotIdentity,
     Delivery,
     HttpRequest,
     HttpResponse,
@@ -35,6 +36,11 @@ class Channel(Protocol):
         """The credentials it needs, each with a line that says where an administrator finds it."""
         ...
 
+    @property
+    def must_know_bot(self) -> bool:
+        """Its deliveries do not say who the bot is: `parse_webhook` has to be told."""
+        ...
+
     def verify(
         self, secrets: Mapping[str, str], headers: Sequence[tuple[str, str]], body: bytes, now: dt.datetime
     ) -> None:
@@ -48,8 +54,17 @@ class Channel(Protocol):
         secret; NotFound if the platform never asks this way."""
         ...
 
-    def parse_webhook(self, body: bytes) -> Delivery:
-        """What a verified body holds. InvalidJson for what is not JSON, LimitExceeded for what is nested too deeply.
+    def build_identity_request(self, secrets: Mapping[str, str]) -> HttpRequest:
+        """Asks who the bot with these secrets is. SettingsInvalid like `build_request`."""
+        ...
+
+    def parse_identity(self, response: HttpResponse) -> BotIdentity | Transient | Permanent:
+        """Permanent if the platform does not accept the secrets."""
+        ...
+
+    def parse_webhook(self, body: bytes, me: BotIdentity | None = None) -> Delivery:
+        """What a verified body holds. `me` is the bot, if it is known: where others read, only what is addressed to it
+        counts. InvalidJson for what is not JSON, LimitExceeded for what is nested too deeply.
         Whatever else is odd about it is in `ignored`, because a platform would send a refused one again and again; one
         broken message of a batch does not cost the others."""
         ...
@@ -81,8 +96,10 @@ class PolledChannel(Channel, Protocol):
         when all of that is stored. The platform holds the answer for up to `wait_seconds`."""
         ...
 
-    def parse_poll_response(self, response: HttpResponse) -> Polled | Transient | Permanent:
-        """What the answer holds, or why there is none."""
+    def parse_poll_response(
+        self, response: HttpResponse, me: BotIdentity | None = None
+    ) -> Polled | Transient | Permanent:
+        """What the answer holds, or why there is none. `me` as for `parse_webhook`."""
         ...
 
 

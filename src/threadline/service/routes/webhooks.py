@@ -77,8 +77,9 @@ class WebhookRoutes:
         body = await request.body()
         channel.verify(secrets, request.headers.items(), body, self._threadline.clock.now())
         correlation_id = new_id()
+        me = await self._messaging.identities.find(tenant_id, channel, secrets)
         try:
-            delivery = channel.parse_webhook(body)
+            delivery = channel.parse_webhook(body, me)
         except (InvalidJson, InvalidText, LimitExceeded) as exc:
             return Problem(400, exc.code, str(exc)).response(correlationId=correlation_id)
         if delivery.challenge is not None:

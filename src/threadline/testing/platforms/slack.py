@@ -82,11 +82,29 @@ class FakeSlack(FakePlatform):
         said = {"type": "message", "channel": direct(sender), "channel_type": "im", "user": sender, "text": text}
         return self.event(self._store({**said, "ts": self._ts(), "team": TEAM, **event}))
 
-    def mention(self, text: str, sender: str = person, channel: str = "C0GENERAL") -> tuple[bytes, bytes]:
-        """What Slack sends for one text in a channel: a `message` and an `app_mention`."""
+    def mention(
+        self, text: str, sender: str = person, channel: str = "C0GENERAL", thread_ts: str | None = None
+    ) -> tuple[bytes, bytes]:
+        """What Slack sends for one text in a channel, or in a thread of it: a `message` and an `app_mention`."""
         said = {"channel": channel, "user": sender, "text": f"<@{BOT_USER}> {text}", "ts": self._ts(), "team": TEAM}
+        said |= {"thread_ts": thread_ts} if thread_ts else {}
         message = self._store({"type": "message", "channel_type": "channel", **said})
         return self.event(message), self.event({"type": "app_mention", **said})
+
+    def edit(self, body: bytes, text: str) -> bytes:
+        """What Slack sends when the sender edits a message that `write` or `mention` made."""
+        before = json.loads(body)["event"]
+        after = {**before, "text": text, "edited": {"user": before["user"], "ts": self._ts()}}
+        return self.event({**self._change(before), "subtype": "message_changed", "message": after})
+
+    def delete(self, body: bytes) -> bytes:
+        """What Slack sends when the sender deletes such a message."""
+        before = json.loads(body)["event"]
+        return self.event({**self._change(before), "subtype": "message_deleted", "deleted_ts": before["ts"]})
+
+    def _change(self, before: dict[str, Any]) -> dict[str, Any]:
+        about = {"type": "message", "hidden": True, "channel": before["channel"], "previous_message": before}
+        return {**about, "channel_type": before.get("channel_type", "channel"), "ts": self._ts()}
 
     def event(self, event: dict[str, Any]) -> bytes:
         self._written += 1
@@ -160,7 +178,8 @@ class FakeSlack(FakePlatform):
             case "conversations.history" | "conversations.replies":
                 return self._search(method, given)
             case "auth.test":
-                return told({"ok": True, "team_id": TEAM, "user_id": BOT_USER, "bot_id": "B0FAKE", "url": self.api})
+                me = {"user_id": BOT_USER, "user": "threadline", "bot_id": "B0FAKE"}
+                return told({"ok": True, "team_id": TEAM, **me})
         return told({"ok": False, "error": "unknown_method"})
 
     def _take_permit(self, method: str, channel: str, limit: tuple[float, float]) -> Told | None:

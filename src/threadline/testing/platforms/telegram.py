@@ -63,6 +63,11 @@ class FakeTelegram(FakePlatform):
         said = {"message_id": self._number(said["chat"]["id"]), "date": int(self.clock.now().timestamp()), **said}
         return self.update(message=said)
 
+    def edit(self, body: bytes, text: str) -> bytes:
+        """What Telegram sends when the sender edits a message that `write` made."""
+        now = int(self.clock.now().timestamp())
+        return self.update(edited_message={**json.loads(body)["message"], "text": text, "edit_date": now})
+
     def update(self, **content: Any) -> bytes:
         self._updates += 1
         return json.dumps({"update_id": 800_000_000 + self._updates, **content}).encode()

@@ -98,6 +98,8 @@ class FakeWhatsApp(FakePlatform):
     async def _answer(self, asked: Asked) -> Told:
         if asked.headers.get("authorization") != f"Bearer {self._access_token}":
             return _error(401, 190, "Invalid OAuth access token - Cannot parse access token")
+        if (asked.method, asked.path.rpartition("/")[2]) == ("GET", "me"):
+            return told({"id": "122100000000000001", "name": "Threadline"})
         if asked.method != "POST" or not asked.path.endswith(f"/{NUMBER_ID}/messages"):
             return _error(404, 100, "Unsupported request")
         return await self._send(json.loads(asked.body))

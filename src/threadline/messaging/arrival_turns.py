@@ -1,0 +1,39 @@
+"""The turn that a platform's message begins: its request, and the claim on the message in the inbox."""
+
+from __future__ import annotations
+
+from threadline.core.messages import user
+from threadline.core.platform_messages import Arrival
+from threadline.core.reply_text import inbox_key, turn_key, with_quote
+from threadline.core.sanitize import sanitize_text
+from threadline.core.threads import NewThread, Scope
+from threadline.core.turn_commits import ArrivalClaim
+from threadline.messaging.bindings import bound_place, home_key
+from threadline.messaging.rooms import ROOM_PLATFORMS
+from threadline.turns.acceptance import TurnRequest
+
+
+def turn_request(arrival: Arrival, agent_id: str) -> TurnRequest:
+    # A private place without a thread continues the user's home thread. In a shared place a reply must not use private
+    # messages, and no two rooms share a thread: such places get threads of their own.
+    has_own_thread = arrival.shared or arrival.platform in ROOM_PLATFORMS
+    new = NewThread(agent_id=agent_id, state_key=None if has_own_thread else home_key(agent_id))
+    text = arrival.text if arrival.quoted is None else with_quote(arrival.text, arrival.quoted)
+    return TurnRequest(
+        message=user(sanitize_text(text)),
+        surface=arrival.platform,
+        agent_id=agent_id,
+        key=turn_key(arrival.platform, inbox_key(arrival.key)),
+        new_thread=new,
+    )
+
+
+def claim_of(scope: Scope, arrival: Arrival, correlation_id: str) -> ArrivalClaim:
+    return ArrivalClaim(
+        platform=arrival.platform,
+        key=inbox_key(arrival.key),
+        fingerprint=arrival.sender,
+        correlation_id=correlation_id,
+        reply_to=arrival.recipient,
+        place=bound_place(arrival.place, scope.user_id),
+    )
