@@ -25,6 +25,8 @@ LOCK = ROOT / "tests" / "frameworks" / "packages.lock"
 TOOLS = ROOT / ".tools"
 # Longer than any download took; a mirror that hangs must not hold up the suite for ever.
 _INSTALL_SECONDS = 600
+# Many times what a run takes on a quiet machine.
+_RUN_SECONDS = 900.0
 
 
 @functools.cache
@@ -44,7 +46,7 @@ def framework_python() -> Path:
 
 
 def run_in_frameworks(
-    *arguments: str | Path, seconds: float = 120.0, variables: Mapping[str, str] | None = None
+    *arguments: str | Path, seconds: float = _RUN_SECONDS, variables: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Runs that Python with these arguments; `threadline` and `tests` can be imported."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
@@ -65,7 +67,7 @@ def run_in_frameworks(
 
 
 def run_pytest(
-    paths: Sequence[Path], *options: str, seconds: float = 120.0, variables: Mapping[str, str] | None = None
+    paths: Sequence[Path], *options: str, seconds: float = _RUN_SECONDS, variables: Mapping[str, str] | None = None
 ) -> None:
     """Runs tests in the environment. AssertionError with their output if one fails, or if there are none."""
     # Neither the project's settings nor its conftest: what they name is not installed there.

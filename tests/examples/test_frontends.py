@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import hashlib
 import re
@@ -138,10 +139,14 @@ def replies(page: Page) -> Locator:
 
 
 def stored(service: Service, page: Page) -> list[str]:
+    """The messages once every turn has ended: a page shows the end of a reply just before it is stored."""
     key = page.url.partition("chat=")[2].partition("&")[0]
 
     async def read() -> list[str]:
         thread = await service.user("local").thread(key)
+        async with asyncio.timeout(60):
+            while any(turn.is_active for turn in await thread.turns()):
+                await asyncio.sleep(0.05)
         return [message.text for message in await thread.messages()]
 
     return service.do(read())

@@ -36,7 +36,7 @@ vars(uvicorn.server)["asyncio"] = _Quick()
 
 def client_of(url: str, headers: Mapping[str, str] | None = None) -> Client:
     """Does not load the machine's certificates, which takes longer than most tests: this is plain HTTP."""
-    return Client(httpx2.AsyncClient(base_url=url, headers=headers, timeout=30, verify=False))
+    return Client(httpx2.AsyncClient(base_url=url, headers=headers, timeout=120, verify=False))
 
 
 class Client:
