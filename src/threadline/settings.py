@@ -24,9 +24,11 @@ from threadline.core.errors import SettingsInvalid
 from threadline.core.masking import PersonalDataKind, make_masker
 from threadline.core.mcp_servers import McpServer
 from threadline.core.model_texts import CompactionSettings, TitleSettings
+from threadline.core.oidc import OidcProvider
 from threadline.core.receipts import ReceiptSettings
 from threadline.core.retention import RetentionSettings
 from threadline.core.sealing import Limits, Sealer
+from threadline.core.sign_ins import SignInSettings
 from threadline.core.timeouts import Timeouts
 from threadline.core.usage import Budget, Price
 from threadline.core.windows import CHANNEL_WINDOW, READING_WINDOW, Window
@@ -281,6 +283,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     currency: str = "USD"
     budgets: BudgetSettings = BudgetSettings()
     service: ServiceSettings = ServiceSettings()
+    sign_in: SignInSettings = SignInSettings()
+    oidc: dict[str, OidcProvider] = {}
     vault: VaultSettings = VaultSettings()
     channels: ChannelsSettings = ChannelsSettings()
     matrix: MatrixSettings = MatrixSettings()

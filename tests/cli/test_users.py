@@ -44,6 +44,26 @@ def test_unknown_users_and_wrong_roles_are_refused(run: Run) -> None:
     assert "is reserved" in run("users", "create", "system").err
 
 
+@pytest.mark.req("K-08")
+def test_links_are_created_and_sign_ins_ended(run: Run) -> None:
+    run("users", "create", "ada")
+    made = run("users", "link", "ada", "--url", "https://chat.example.com/", "--expires", "1d")
+    assert made.out.startswith("https://chat.example.com/#sign-in=tll_local_")
+    assert "Send it to nobody else" in made.err
+    assert run("users", "link", "ada").out.startswith("http://127.0.0.1:8300/#sign-in=tll_local_")
+    listed = run("users", "sign-ins", "ada", "--json").json()["signIns"]
+    assert [(each["method"], each["openedAt"], each["role"]) for each in listed] == [("link", None, "member")] * 2
+    assert run("users", "sign-ins", "ada").out.count("link, not used") == 2
+    one = listed[0]["id"]
+    assert run("users", "sign-out", "ada", "--session", one).out == "Signed ada out: ended 1 sign-in\n"
+    assert run("users", "sign-out", "ada").out == "Signed ada out: ended 1 sign-in\n"
+    assert run("users", "sign-ins", "ada").out == "Not signed in anywhere.\n"
+    assert run("users", "link", "nobody").err == "threadline: user 'nobody' not found\n"
+    assert "within 30 days" in run("users", "link", "ada", "--expires", "31d").err
+    run("users", "disable", "ada")
+    assert "is disabled" in run("users", "link", "ada").err
+
+
 @pytest.mark.req("K-06")
 def test_a_purge_writes_a_receipt_that_can_be_verified(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -125,6 +125,9 @@ class Service:
         self._started: Future[None] = Future()
         self._thread = threading.Thread(target=self._run, name="service")
 
+    def settings(self) -> Settings:
+        return Settings(database=":memory:", service=self._settings)
+
     def start(self) -> None:
         self._thread.start()
         self._started.result(30)
@@ -174,9 +177,9 @@ class Service:
         self._loop.run_until_complete(self._serve())
 
     async def _serve(self) -> None:
-        settings = Settings(database=":memory:", service=self._settings)
+        settings = self.settings()
         async with open_threadline(settings=settings, agents=self._agents) as self.threadline:
-            listening = listen("127.0.0.1", 0)
+            listening = listen("127.0.0.1", settings.service.port if settings.oidc else 0)
             self._server = server = Server(build_app(self.threadline, authenticate=self._authenticate), grace_seconds=1)
             serving = asyncio.create_task(server.serve(sockets=[listening]))
             await server.ready.wait()

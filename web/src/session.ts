@@ -1,5 +1,6 @@
 /**
- * The token of this tab, in sessionStorage and never in a URL. A service without authentication requires none.
+ * The token of this tab, in sessionStorage and never in a URL. People who signed in have a session cookie instead, which
+ * no script can read, and a service without authentication requires neither.
  */
 import { Cell } from "./cell";
 import { removeDrafts } from "./chat/drafts";

@@ -13,6 +13,7 @@ from msgspec import UNSET, UnsetType
 
 from threadline.administration.erasure import Erasure
 from threadline.administration.retention import Retention
+from threadline.administration.sign_ins import SignInAdministration
 from threadline.administration.users import UserAdministration, check_owner
 from threadline.core.access import TOKEN_ROLES, ApiToken, AuditEntry, NewToken, TokenRole, make_token, parse_token
 from threadline.core.checks import check_choice, check_range
@@ -57,6 +58,7 @@ class Administration:
         self._scope = scope
         self._actor_id = actor_id
         self.users = UserAdministration(store, self._sealer, scope, actor_id=actor_id)
+        self.sign_ins = SignInAdministration(store, self._sealer, clock, scope, actor_id=actor_id)
         self.erasure = Erasure(store, self._sealer, clock, signer or ReceiptSigner(), scope, actor_id=actor_id)
         policies = retention or RetentionSettings()
         self.retention = Retention(store, self._sealer, clock, policies, scope, actor_id=actor_id)

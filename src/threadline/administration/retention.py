@@ -7,6 +7,7 @@ run continues with the next one.
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import logging
 from collections import Counter
 
@@ -24,6 +25,7 @@ log = logging.getLogger("threadline.retention")
 _BATCH = 10
 # Policies count days: looking more often would find little more.
 _SWEEP_SECONDS = 3_600.0
+_SIGN_INS_KEPT = dt.timedelta(days=30)
 PLAN_LIMIT = 1_000
 """How many overdue threads a plan counts."""
 
@@ -139,11 +141,18 @@ async def apply_policies(store: Store, sealer: Sealer, clock: Clock, settings: R
                 log.info("retention applied", extra={"tenant_id": tenant_id, "threads": sum(purged.values())})
 
 
+async def drop_ended_sign_ins(store: Store, clock: Clock) -> None:
+    """Removes sessions and links that ended long ago. Until then they can tell who had access."""
+    for tenant_id in await store.tenants():
+        await store.scoped(system_scope(tenant_id)).drop_sign_ins(before=clock.now() - _SIGN_INS_KEPT)
+
+
 async def run_retention(store: Store, sealer: Sealer, clock: Clock, settings: RetentionSettings) -> None:
     """Applies the policies at once and every hour, until it is cancelled."""
     while True:
         try:
             await apply_policies(store, sealer, clock, settings)
+            await drop_ended_sign_ins(store, clock)
         except StoreFailed:
             log.warning("retention failed", exc_info=True)
         await asyncio.sleep(_SWEEP_SECONDS)

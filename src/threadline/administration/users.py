@@ -61,8 +61,8 @@ class UserAdministration:
         return await self._store.transact(self._scope, work)
 
     async def change(self, user_id: str, *, display_name: str | None = None, role: TokenRole | None = None) -> User:
-        """Changes what is given; an empty `display_name` removes it. Tokens of the user that have a higher role than
-        the new one get the new one. NotFound."""
+        """Changes what is given; an empty `display_name` removes it. Tokens and sign-ins of the user that have a
+        higher role than the new one get the new one. NotFound."""
         self._scope.require("admin")
         check_owner(user_id)
         if role is not None:
@@ -83,8 +83,9 @@ class UserAdministration:
         return await self._store.transact(self._scope, work)
 
     async def disable(self, user_id: str) -> User:
-        """Ends the user's access: tokens and links are revoked, link codes removed, turns stopped, JWTs refused. The
-        data stays. NotFound; InvalidInput for the caller's own id, so that a tenant keeps an administrator."""
+        """Ends the user's access: tokens, sign-ins and links are revoked, link codes removed, turns stopped, JWTs
+        refused. The data stays. NotFound; InvalidInput for the caller's own id, so that a tenant keeps an
+        administrator."""
         self._scope.require("admin")
         check_owner(user_id)
         self._refuse_oneself(user_id, "disable yourself")
@@ -97,7 +98,7 @@ class UserAdministration:
         return await self._store.transact(self._scope, work)
 
     async def enable(self, user_id: str) -> User:
-        """Gives access again. The user needs new tokens and links. NotFound."""
+        """Gives access again. The user signs in again, and needs new tokens and links. NotFound."""
         self._scope.require("admin")
         check_owner(user_id)
 

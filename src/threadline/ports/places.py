@@ -82,18 +82,18 @@ class PlaceOperations(Protocol):
         ...
 
     async def disable_user(self, user_id: str) -> User | None:
-        """Ends the access of a user: revokes their tokens and links, removes their link codes and stops their turns.
-        None if there is no such user. A disabled user stays disabled since the first time. Admin and system scopes only
-        (RoleRefused)."""
+        """Ends the access of a user: revokes their tokens, sign-ins and links, removes their link codes and stops
+        their turns. None if there is no such user. A disabled user stays disabled since the first time. Admin and
+        system scopes only (RoleRefused)."""
         ...
 
     async def enable_user(self, user_id: str) -> User | None:
-        """Ends the disabling; tokens and links stay revoked. None if there is no such user. Admin and system scopes
-        only (RoleRefused)."""
+        """Ends the disabling; tokens, sign-ins and links stay revoked. None if there is no such user. Admin and
+        system scopes only (RoleRefused)."""
         ...
 
     async def limit_tokens(self, user_id: str, role: TokenRole) -> int:
-        """Gives the user's tokens that have a higher role this one. How many. Admin and system scopes only
+        """Gives the user's tokens and sign-ins that have a higher role this one. How many. Admin and system scopes only
         (RoleRefused)."""
         ...
 

@@ -17,6 +17,7 @@ from threadline.ports.hidden_parts import HiddenPartOperations
 from threadline.ports.history import HistoryOperations
 from threadline.ports.places import CredentialOperations, PlaceOperations, QueueOperations
 from threadline.ports.retention import RetentionOperations
+from threadline.ports.sign_ins import SignInOperations
 from threadline.ports.turns import TurnOperations
 from threadline.ports.usage import UsageOperations
 from threadline.ports.values import ValueOperations
@@ -39,6 +40,7 @@ class StoreSession(
     AccessOperations,
     PurgeOperations,
     RetentionOperations,
+    SignInOperations,
     TableCopyOperations,
     Protocol,
 ):

@@ -19,6 +19,7 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import BaseRoute, Route
 
 from threadline.administration.retention import run_retention
+from threadline.administration.sessions import Sessions
 from threadline.bootstrap import Threadline
 from threadline.core.errors import ThreadlineError
 from threadline.core.masking import compile_rules
@@ -31,6 +32,7 @@ from threadline.service.auth.authentication import (
     as_local_admin,
     from_scope,
 )
+from threadline.service.auth.identity_providers import open_providers
 from threadline.service.auth.jwt_reader import jwt_reader
 from threadline.service.auth.permissions import PERMISSIONS
 from threadline.service.auth.rate_limits import AddressLimit, RateLimit, delete_old_windows
@@ -58,6 +60,8 @@ from threadline.service.routes.page import PageRoutes
 from threadline.service.routes.retention import RetentionRoutes
 from threadline.service.routes.saves import SaveRoutes
 from threadline.service.routes.search import SearchRoutes
+from threadline.service.routes.sign_in import SignInRoutes
+from threadline.service.routes.sign_ins import UserSignInRoutes
 from threadline.service.routes.thread_changes import ThreadChangeRoutes
 from threadline.service.routes.thread_details import ThreadDetailRoutes
 from threadline.service.routes.thread_upkeep import IMPORT_PATH, ThreadUpkeepRoutes, TransferRoutes
@@ -107,15 +111,20 @@ def build_app(
     settings = settings or threadline.settings.service
     shutdown = Shutdown()
     needs_token = authenticate is None and settings.requires_authentication
-    tokens = _token_authenticator(threadline, settings) if needs_token else None
+    sessions = _sessions(threadline) if needs_token else None
+    tokens = None if sessions is None else _token_authenticator(threadline, settings, sessions)
+    providers = open_providers(threadline.settings, settings) if authenticate is None else {}
     is_authenticated = authenticate is not None or tokens is not None
     streams = TurnStreams(threadline.streams, threadline.store, settings.heartbeat_seconds, settings.oldest_ai_sdk)
-    routes = _routes(ServiceContext(threadline, settings, streams, shutdown), is_authenticated=is_authenticated)
+    context = ServiceContext(threadline, settings, streams, shutdown, sessions, providers)
+    routes = _routes(context, is_authenticated=is_authenticated)
 
     @asynccontextmanager
     async def run(app: Starlette) -> AsyncIterator[None]:
         async with lifespan(threadline, settings, shutdown):
             yield
+        for provider in providers.values():
+            await provider.close()
         # After the last request: requests record the use of tokens.
         if tokens is not None:
             await tokens.close()
@@ -146,10 +155,15 @@ def _authenticate(threadline: Threadline, given: AuthenticateScope | None) -> Au
     return as_local_admin(threadline.settings) if given is None else from_scope(given)
 
 
-def _token_authenticator(threadline: Threadline, settings: ServiceSettings) -> TokenAuthenticator:
+def _sessions(threadline: Threadline) -> Sessions:
+    return Sessions(threadline.store, threadline.sealer, threadline.clock, threadline.settings.sign_in)
+
+
+def _token_authenticator(threadline: Threadline, settings: ServiceSettings, sessions: Sessions) -> TokenAuthenticator:
     return TokenAuthenticator(
         threadline.store,
         threadline.clock,
+        sessions=sessions,
         jwt=None if settings.jwt is None else jwt_reader(settings.jwt),
         limit=_rate_limit(threadline, settings, settings.rates.per_token),
         impersonation_limit=_rate_limit(threadline, settings, settings.rates.per_acting_token),
@@ -191,7 +205,9 @@ def _middleware(threadline: Threadline, settings: ServiceSettings, *, is_authent
 
 @asynccontextmanager
 async def lifespan(
-    threadline: Threadline, settings: ServiceSettings, shutdown: Shutdown | None = None
+    threadline: Threadline,
+    settings: ServiceSettings,
+    shutdown: Shutdown | None = None,
 ) -> AsyncIterator[None]:
     """Recovers abandoned turns and delivers to platforms while it is entered. At the end it waits for the turns that
     run here, at most for what is left of the grace period, and hands the rest over to other processes."""
@@ -275,6 +291,8 @@ def _routes(context: ServiceContext, *, is_authenticated: bool) -> list[BaseRout
         *MessageRoutes(context).routes(),
         *ValueRoutes(context).routes(),
         *ThreadRoutes(context).routes(),
+        *SignInRoutes(context).routes(),
+        *UserSignInRoutes(context).routes(),
         *UserRoutes(context).routes(),
         *RetentionRoutes(context).routes(),
         *AdministrationRoutes(context).routes(),

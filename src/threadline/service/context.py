@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import NamedTuple
 
+from threadline.administration.sessions import Sessions
 from threadline.bootstrap import Threadline
 from threadline.observability.metrics import Metrics
 from threadline.service.aisdk.turn_streams import TurnStreams
+from threadline.service.auth.identity_providers import IdentityProvider
 from threadline.service.http.client_addresses import Network
 from threadline.settings import ConnectionLimits, ServiceSettings
 
@@ -45,9 +48,12 @@ class ConnectionPolicy(NamedTuple):
 
 
 class ServiceContext(NamedTuple):
-    """What every route class is constructed with."""
+    """What every route class is constructed with. `sessions` is None where people do not sign in: without
+    authentication, or behind that of an application."""
 
     threadline: Threadline
     settings: ServiceSettings
     turn_streams: TurnStreams
     shutdown: Shutdown
+    sessions: Sessions | None = None
+    providers: Mapping[str, IdentityProvider] = {}

@@ -39,6 +39,7 @@ from threadline.core.errors import InvalidCursor
 from threadline.core.messages import all_from_us, from_us, to_us
 from threadline.core.retention import LegalHold, OverdueThread
 from threadline.core.sealing import Sealed
+from threadline.core.sign_ins import SignIn
 from threadline.core.threads import Point, SavedPoint, Thread, Timeline
 from threadline.core.turns import Summary, ToolRun, Turn
 from threadline.core.usage import UsageRow, as_currency, day_of
@@ -195,6 +196,11 @@ api_token = RowReader(
     ApiToken.__struct_fields__,
     times=("created_at", "expires_at", "last_used_at", "revoked_at"),
     flags=("acts_for_users",),
+)
+sign_in = RowReader(
+    SignIn,
+    SignIn.__struct_fields__,
+    times=("created_at", "expires_at", "opened_at", "last_seen_at", "revoked_at"),
 )
 hold = RowReader(LegalHold, LegalHold.__struct_fields__, times=("created_at",))
 overdue_thread = RowReader(OverdueThread, OverdueThread.__struct_fields__)

@@ -1,10 +1,14 @@
 /** The sidebar: the list of threads or search results, and a button for a new thread. Arrow keys move the focus. */
 import { useEffect, useRef, useState } from "preact/hooks";
+import { endSession, loadSignInOptions, signInOptions } from "../access";
+import { errorText } from "../api";
 import { useCell } from "../cell";
+import { Devices } from "../Devices";
 import { openNew, route } from "../router";
-import { signOut, token } from "../session";
+import { token } from "../session";
 import { IconButton } from "../ui/IconButton";
 import { Icon, Mark } from "../ui/icons";
+import { toast } from "../ui/toasts";
 import { Hits } from "./Hits";
 import { useSearch } from "./searching";
 import { listing, more, refresh } from "./store";
@@ -69,13 +73,31 @@ export function Sidebar({ onClose }: { onClose: () => void }) {
         <button type="button" class="link-button" onClick={() => void refresh(!shown.archived)}>
           {shown.archived ? "Back to all threads" : "Archived threads"}
         </button>
-        {token() && (
-          <button type="button" class="link-button" onClick={signOut}>
-            Sign out
-          </button>
-        )}
+        <Account />
       </footer>
     </nav>
+  );
+}
+
+/** Hidden where nobody signs in. */
+function Account() {
+  const options = useCell(signInOptions);
+  const [isShown, setShown] = useState(false);
+  useEffect(loadSignInOptions, []);
+  const leave = () => void endSession(false).catch((error: unknown) => toast(errorText(error), { kind: "error" }));
+  if (!token() && !options?.isRequired) return null;
+  return (
+    <>
+      {options?.isRequired && (
+        <button type="button" class="link-button" onClick={() => setShown(true)}>
+          Devices
+        </button>
+      )}
+      <button type="button" class="link-button" onClick={leave}>
+        Sign out
+      </button>
+      {isShown && <Devices onClose={() => setShown(false)} />}
+    </>
   );
 }
 

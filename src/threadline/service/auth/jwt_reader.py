@@ -20,6 +20,7 @@ import jwt
 
 from threadline.core.access import TOKEN_ROLES, TokenRole
 from threadline.core.errors import InvalidName, SettingsInvalid
+from threadline.core.oidc import claim
 from threadline.core.threads import SYSTEM_USER, Scope
 from threadline.service.auth.jwt_keys import Keys, KeySet, Load, OneKey, public_key, secret_key
 from threadline.settings import JwtSettings
@@ -28,7 +29,7 @@ from threadline.settings import JwtSettings
 _FETCH_TIMEOUT_SECONDS = 5.0
 # A key set has a few kilobytes; the limit protects against a wrong URL.
 _MAX_KEY_SET_BYTES = 1_048_576
-_INVALID = (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError)
+INVALID = (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError)
 """What a text that is not a JWT may raise: before the signature is checked, its header is arbitrary JSON."""
 
 
@@ -52,7 +53,7 @@ class JwtReader:
                 leeway=self._settings.leeway_seconds,
                 options={"require": ["exp"], "verify_aud": self._settings.audience is not None},
             )
-        except _INVALID:
+        except INVALID:
             return None
         return self._scope(claims)
 
@@ -68,16 +69,6 @@ class JwtReader:
             return Scope(tenant_id, user_id, role)
         except InvalidName:
             return None
-
-
-def claim(claims: dict[str, Any], name: str) -> Any:
-    """The claim of this name, else the name read as a dotted path."""
-    if name in claims:
-        return claims[name]
-    found: Any = claims
-    for step in name.split("."):
-        found = found.get(step) if isinstance(found, dict) else None
-    return found
 
 
 def role_of(claimed: Any) -> TokenRole | None:
@@ -117,12 +108,13 @@ def _loader(place: str) -> Load:
         # Read once now, so that a wrong path fails at the start and not with the first request.
         _read(place)
         return lambda: asyncio.to_thread(_read, place)
-    if not _is_safe(place):
+    if not is_safe_url(place):
         raise SettingsInvalid("service.jwt.jwks must start with https://, except on this machine")
     return lambda: asyncio.to_thread(_fetch, place)
 
 
-def _is_safe(url: str) -> bool:
+def is_safe_url(url: str) -> bool:
+    """Whether it is https, or on this machine."""
     parts = urlsplit(url)
     if parts.scheme != "http":
         return parts.scheme == "https" and bool(parts.hostname)

@@ -110,6 +110,15 @@ PERMISSIONS: dict[str, Permission] = {
     # webhooks: the platform's signature is checked instead
     "receiveWebhook": PUBLIC,
     "verifyWebhook": PUBLIC,
+    # sign-in: what a browser sends before it has a session
+    "readSignIn": PUBLIC,
+    "openSignInLink": PUBLIC,
+    "signOut": Permission("viewer"),
+    # Everyone for themselves; for other users the operation itself asks for an administrator.
+    "listSignIns": Permission("viewer"),
+    "revokeSignIn": Permission("viewer"),
+    "revokeSignIns": Permission("viewer"),
+    "createSignInLink": ADMIN,
     # users
     "readMe": VIEWER,
     "listUsers": ADMIN,

@@ -1,4 +1,4 @@
-"""From the `Authorization` header to a caller, or to a 401 that does not say why.
+"""From the `Authorization` header, or else the session cookie, to a caller, or to a 401 that does not say why.
 
 A text with the prefix of API tokens is looked up by its hash in the tenant that it names; anything else is read as a
 JWT, if the settings configure one. Unknown, expired and revoked tokens get the same response. Requests are counted per
@@ -8,32 +8,27 @@ use up the limit of all.
 
 from __future__ import annotations
 
-import asyncio
-import datetime as dt
-import logging
+from functools import partial
 from typing import Never
 
 from starlette.requests import Request
 
+from threadline.administration.sessions import Sessions
 from threadline.core.access import TOKEN_PREFIX, ApiToken, parse_token
 from threadline.core.errors import StoreFailed
 from threadline.core.threads import SYSTEM_USER, Scope, system_scope
 from threadline.ports import Clock, Store
 from threadline.service.auth.impersonation import has_user_header, impersonate
 from threadline.service.auth.jwt_reader import JwtReader
+from threadline.service.auth.last_uses import LastUses
 from threadline.service.auth.rate_limits import RateLimit
+from threadline.service.auth.session_cookies import check_own_page, session_secret
 from threadline.service.http.problems import Problem
 from threadline.service.http.request_context import Caller, context_of
-
-log = logging.getLogger("threadline.service")
 
 # Room for large JWTs; a longer header is refused before it is parsed.
 _MAX_LENGTH = 16_384
 _CHALLENGE = 'Bearer realm="threadline"'
-# `last_used_at` is accurate to the minute: a busy token costs one write a minute instead of one per request.
-_WRITE_INTERVAL = dt.timedelta(minutes=1)
-# Bounds the memory; forgetting a token costs one extra write.
-_MAX_REMEMBERED = 10_000
 
 
 class TokenAuthenticator:
@@ -44,18 +39,22 @@ class TokenAuthenticator:
         store: Store,
         clock: Clock,
         *,
+        sessions: Sessions,
         jwt: JwtReader | None,
         limit: RateLimit | None,
         impersonation_limit: RateLimit | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
+        self._sessions = sessions
         self._jwt = jwt
         self._limit = limit
         self._impersonation_limit = impersonation_limit
-        self._last_uses = LastUses(store)
+        self._last_uses = LastUses()
 
     async def __call__(self, request: Request) -> Caller:
+        if (secret := cookie_secret(request)) is not None:
+            return await self._find_session(request, secret)
         text = bearer_token(request)
         if text.startswith(TOKEN_PREFIX):
             tenant_id, token = await self._find_token(text)
@@ -73,6 +72,20 @@ class TokenAuthenticator:
         await _count(self._limit, caller.scope.tenant_id, counted)
         return caller
 
+    async def _find_session(self, request: Request, secret: str) -> Caller:
+        check_own_page(request, self._sessions.settings.url)
+        session = await self._sessions.find(secret)
+        if session is None:
+            raise Problem(
+                401, "session_ended", "the session has ended: sign in again", {"WWW-Authenticate": _CHALLENGE}
+            )
+        sign_in, now = session.sign_in, self._clock.now()
+        write = partial(self._sessions.note_use, session, now)
+        self._last_uses.record(sign_in.id, sign_in.last_seen_at, now, write)
+        caller = Caller(Scope(session.tenant_id, sign_in.owner_id, sign_in.role), session_id=sign_in.id)
+        await _count(self._limit, session.tenant_id, f"user:{sign_in.owner_id}")
+        return caller
+
     async def _impersonate(self, request: Request, tenant_id: str, token: ApiToken) -> Caller:
         # Counted before the user is read, so that invalid headers count too.
         await _count(self._impersonation_limit, tenant_id, f"acting:{token.id}")
@@ -87,15 +100,19 @@ class TokenAuthenticator:
         now = self._clock.now()
         if token is None or not token.is_valid(now) or token.owner_id == SYSTEM_USER:
             _refuse()
-        self._last_uses.record(read.tenant_id, token, now)
+        write = partial(self._store.scoped(system_scope(read.tenant_id)).note_use, token.id, now)
+        self._last_uses.record(token.id, token.last_used_at, now, write)
         return read.tenant_id, token
 
     async def is_still_valid(self, request: Request) -> bool:
-        """False for a token that was revoked or has expired, and for a JWT of a disabled user. The expiry of a JWT does
-        not end a stream: issuers let them expire after minutes and expect clients to renew them for the next
-        request."""
-        read = parse_token(bearer_token(request))
+        """False for a token or a session that was revoked or has expired, and for a JWT of a disabled user. The
+        expiry of a JWT does not end a stream: issuers let them expire after minutes and expect clients to renew them
+        for the next request."""
+        secret = cookie_secret(request)
+        read = None if secret is not None else parse_token(bearer_token(request))
         try:
+            if secret is not None:
+                return await self._sessions.find(secret) is not None
             if read is None:
                 caller = context_of(request.scope).caller
                 return caller is None or not await self._is_disabled(caller.scope)
@@ -116,6 +133,11 @@ class TokenAuthenticator:
 async def _count(limit: RateLimit | None, tenant_id: str, counted: str) -> None:
     if limit is not None:
         await limit.take(tenant_id, counted)
+
+
+def cookie_secret(request: Request) -> str | None:
+    """The session cookie's secret. A header Authorization goes first: a program in a browser may send one."""
+    return None if "authorization" in request.headers else session_secret(request)
 
 
 def bearer_token(request: Request) -> str:
@@ -144,36 +166,3 @@ def _refuse() -> Never:
         "token is not valid: it is unknown, expired or revoked, or its user is disabled",
         {"WWW-Authenticate": f'{_CHALLENGE}, error="invalid_token"'},
     )
-
-
-class LastUses:
-    """Writes when tokens were last used, in tasks that no request waits for."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._written: dict[str, dt.datetime] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    def record(self, tenant_id: str, token: ApiToken, now: dt.datetime) -> None:
-        written = self._written.get(token.id) or token.last_used_at
-        if written is not None and now - written < _WRITE_INTERVAL:
-            return
-        if len(self._written) >= _MAX_REMEMBERED:
-            self._written.clear()
-        self._written[token.id] = now
-        task = asyncio.create_task(self._write(tenant_id, token.id, now), name=f"last use of token {token.id}")
-        # The loop holds tasks weakly: without this reference one could be collected before it has run.
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _write(self, tenant_id: str, token_id: str, now: dt.datetime) -> None:
-        try:
-            await self._store.scoped(system_scope(tenant_id)).note_use(token_id, now)
-        except StoreFailed:
-            # The request itself succeeded, and the next use writes again.
-            log.warning("last use of token not stored", extra={"token_id": token_id})
-
-    async def close(self) -> None:
-        # The store closes next, and its own limits bound these writes.
-        if self._tasks:
-            await asyncio.wait(list(self._tasks))

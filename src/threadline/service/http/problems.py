@@ -83,6 +83,7 @@ TITLES = {
     405: "Method not allowed",
     408: "Request too slow",
     409: "Conflict",
+    410: "Gone",
     413: "Too large",
     414: "URL too long",
     415: "Unsupported media type",

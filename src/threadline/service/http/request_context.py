@@ -18,12 +18,14 @@ _KEY = "threadline.request"
 
 class Caller(NamedTuple):
     """`surface` is where the turns of this request come from. `can_impersonate` is True for a token that may act for
-    other users but sent this request on its own account; `is_impersonating`, if it sent it for another user."""
+    other users but sent this request on its own account; `is_impersonating`, if it sent it for another user.
+    `session_id` is the sign-in of a person whose browser sent a session cookie."""
 
     scope: Scope
     surface: Surface = "web"
     can_impersonate: bool = False
     is_impersonating: bool = False
+    session_id: str | None = None
 
 
 class RequestContext:

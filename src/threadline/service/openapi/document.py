@@ -18,6 +18,7 @@ from threadline.api_types import ApiStruct, Id, Name, StateKey
 from threadline.core import errors
 from threadline.service.auth.impersonation import ON_BEHALF_OF, SURFACE, BotSurface
 from threadline.service.auth.permissions import PERMISSIONS
+from threadline.service.auth.session_cookies import SESSION_COOKIE
 from threadline.service.http.problems import OPENAI_PATH, STATUSES, TITLES
 from threadline.service.openapi.operation import Body, Fault, Link, Major, Operation, ResponseSpec, operation_of
 from threadline.version import __version__
@@ -45,6 +46,7 @@ PATH = {
     "response_id": Value(Id, "resp_01jcq8tt", "The response's id: `resp_` and the turn's id."),
     "agent_id": Value(Id, "rehearsal", "The agent's id."),
     "token_id": Value(Id, "01jcq8tz", "The token's id."),
+    "sign_in_id": Value(Id, "01jcq8ss", "The sign-in's id."),
     "hold_id": Value(Id, "01jcq8hh", "The hold's id."),
     "user_id": Value(str, "grace", "The user's id. It may contain slashes."),
     "tenant": Value(str, "local", "The tenant's id."),
@@ -71,7 +73,7 @@ TAGS = {
     "saves": "Named points of threads.",
     "agents": "Agents, the context that a user pinned for one, and messages without a thread.",
     "channels": "Messaging platforms: webhooks, links, deliveries, credentials.",
-    "users": "Users of the tenant, their roles and access, and who the caller is.",
+    "users": "Users of the tenant, their roles, access and sign-ins, and who the caller is.",
     "administration": "Tokens and the audit log.",
     "operations": "Health, metrics and documentation.",
 }
@@ -110,6 +112,7 @@ _WITH_BODY_ERRORS = (
 )
 _AUTHENTICATED = (
     Fault(401, "unauthenticated"),
+    Fault(401, "session_ended"),
     errors.TokenRefused,
     errors.ImpersonationRefused,
     Fault(431, "header_too_large"),
@@ -175,10 +178,16 @@ def build_document(routes: Sequence[BaseRoute], *, server: str = "/", is_authent
                     "type": "http",
                     "scheme": "bearer",
                     "description": "An API token or a JWT. A service without authentication is on loopback only.",
-                }
+                },
+                "session": {
+                    "type": "apiKey",
+                    "in": "cookie",
+                    "name": SESSION_COOKIE,
+                    "description": "The session of a person who signed in. Only for the service's own page.",
+                },
             },
         },
-        "security": [{"bearer": []}] if is_authenticated else [{}, {"bearer": []}],
+        "security": [{"bearer": []}, {"session": []}] if is_authenticated else [{}, {"bearer": []}],
     }
 
 

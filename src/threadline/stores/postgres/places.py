@@ -104,6 +104,7 @@ class PeopleOperations(Operations):
             if row is None:
                 return None
             await self.session.run(_SQL["revoke_tokens"], user_id, now)
+            await self.session.run(_SQL["revoke_sign_ins"], user_id, now)
             await self.session.run(_SQL["revoke_links"], user_id, now)
             await self.session.run(_SQL["remove_codes"], user_id)
             for stopped in await self.session.rows(_SQL["stop_turns"], user_id, self.session.given_time()):
@@ -121,7 +122,8 @@ class PeopleOperations(Operations):
     async def limit_tokens(self, user_id: str, role: TokenRole) -> int:
         self.session.scope.require("admin")
         async with self.session.as_worker():
-            return await self.session.run(_SQL["limit_tokens"], user_id, role)
+            limited = await self.session.run(_SQL["limit_tokens"], user_id, role)
+            return limited + await self.session.run(_SQL["limit_sign_ins"], user_id, role)
 
     def _sees_users(self) -> bool:
         return self.session.scope.role in ("admin", "system")

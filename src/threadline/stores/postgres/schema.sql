@@ -475,6 +475,37 @@ GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.search_backlog TO threadline_
 
 GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.search_backlog TO threadline_worker;
 
+CREATE TABLE threadline.sign_ins (
+    tenant_id text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    owner_id text COLLATE "C" NOT NULL,
+    secret_hash bytea NOT NULL,
+    role text NOT NULL,
+    method text NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    expires_at timestamp with time zone NOT NULL,
+    opened_at timestamp with time zone,
+    last_seen_at timestamp with time zone,
+    revoked_at timestamp with time zone,
+    device text,
+    CONSTRAINT sign_ins_pkey PRIMARY KEY (tenant_id, id),
+    CONSTRAINT sign_ins_role_check CHECK ((role = ANY (ARRAY['viewer'::text, 'member'::text, 'admin'::text]))),
+    CONSTRAINT sign_ins_tenant_id_owner_id_fkey FOREIGN KEY (tenant_id, owner_id) REFERENCES threadline.users(tenant_id, id),
+    CONSTRAINT sign_ins_tenant_id_secret_hash_key UNIQUE (tenant_id, secret_hash)
+);
+
+ALTER TABLE threadline.sign_ins FORCE ROW LEVEL SECURITY;
+
+CREATE INDEX sign_ins_by_owner ON threadline.sign_ins USING btree (tenant_id, owner_id);
+
+CREATE POLICY of_owner ON threadline.sign_ins TO threadline_app USING (((tenant_id = threadline.this_tenant()) AND COALESCE((owner_id = threadline.this_owner()), false)));
+
+CREATE POLICY of_tenant ON threadline.sign_ins TO threadline_worker USING ((tenant_id = threadline.this_tenant()));
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.sign_ins TO threadline_app;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.sign_ins TO threadline_worker;
+
 CREATE TABLE threadline.stored_values (
     tenant_id text COLLATE "C" NOT NULL,
     scope text COLLATE "C" NOT NULL,
@@ -919,6 +950,8 @@ CREATE FUNCTION threadline.find_rare_label(_tenant text, _owner text, _labels te
 CREATE FUNCTION threadline.find_sender(_tenant text, _owner text, _role text, _platform text, _sender text) RETURNS TABLE(owner_id text, state text, role text) LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.find_showing_thread(_tenant text, _timeline text, _seq integer) RETURNS text LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.find_sign_in(_tenant text, _owner text, _role text, _hash bytea) RETURNS SETOF threadline.sign_ins LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.find_summary(_tenant text, _owner text, _role text, _thread text) RETURNS TABLE(timeline_id text, seq integer, text text, created_at timestamp with time zone, source text, model text) LANGUAGE plpgsql;
 

@@ -44,6 +44,7 @@ from threadline.stores.postgres.session import (
     UserLocks,
     transact,
 )
+from threadline.stores.postgres.sign_ins import SignInOperations
 from threadline.stores.postgres.statement_runner import StatementRunner
 from threadline.stores.postgres.threads import ThreadOperations, TimelineOperations
 from threadline.stores.postgres.turn_commits import TurnCommitOperations
@@ -221,6 +222,7 @@ class PostgresTransaction(
     AccessOperations,
     PurgeOperations,
     RetentionOperations,
+    SignInOperations,
     TableCopyOperations,
 ):
     @property

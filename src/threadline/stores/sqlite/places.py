@@ -239,6 +239,7 @@ def disable_user(session: ScopedSession, user_id: str) -> User | None:
     if not session.run(_SQL["disable_user"], (now, *who)):
         return None
     session.run(_SQL["revoke_tokens"], (now, *who))
+    session.run(_SQL["revoke_sign_ins"], (now, *who))
     session.run(_SQL["revoke_links"], (now, *who))
     session.run(_SQL["remove_codes"], who)
     for turn_id, thread_id in session.rows(_SQL["list_active_turns"], who):
@@ -256,7 +257,8 @@ def enable_user(session: ScopedSession, user_id: str) -> User | None:
 
 def limit_tokens(session: ScopedSession, user_id: str, role: TokenRole) -> int:
     session.scope.require("admin")
-    return session.run(_SQL["limit_tokens"], (role, session.tenant_id, user_id))
+    values = (role, session.tenant_id, user_id)
+    return session.run(_SQL["limit_tokens"], values) + session.run(_SQL["limit_sign_ins"], values)
 
 
 def put_link(session: ScopedSession, platform: Surface, platform_user_id: str, owner_id: str, state: LinkState) -> Link:

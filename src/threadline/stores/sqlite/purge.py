@@ -35,6 +35,7 @@ _OF_USER = {
     "remove_inbox": "inbox",
     "remove_outbox": "outbox",
     "remove_tokens": "api_tokens",
+    "remove_sign_ins": "sign_ins",
     "remove_usage": "usage_days",
     "remove_values": "stored_values",
     "remove_user": "users",

@@ -50,6 +50,7 @@ from threadline.stores.sqlite.queues import QueueOperations
 from threadline.stores.sqlite.retention import RetentionOperations
 from threadline.stores.sqlite.search import index_some, index_when_idle, register_ranking
 from threadline.stores.sqlite.session import Database, ScopedSession
+from threadline.stores.sqlite.sign_ins import SignInOperations
 from threadline.stores.sqlite.summaries import SummaryOperations
 from threadline.stores.sqlite.thread_search import ThreadSearchOperations
 from threadline.stores.sqlite.threads import ThreadOperations
@@ -303,6 +304,7 @@ class SqliteTransaction(
     AccessOperations,
     PurgeOperations,
     RetentionOperations,
+    SignInOperations,
     TableCopyOperations,
 ):
     """All operations, in one scope."""

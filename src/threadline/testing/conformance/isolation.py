@@ -11,7 +11,7 @@ from threadline.core.threads import Scope, UserRole, system_scope
 from threadline.ports import Store, Transaction
 from threadline.testing.clock import ManualClock
 from threadline.testing.conformance.sample_data import SECRET, UNKNOWN, Ids, populate, view
-from threadline.testing.conformance.value_probes import PROBES, Probe
+from threadline.testing.conformance.sign_in_probes import PROBES, Probe
 
 OUTSIDERS: dict[str, tuple[str, str, UserRole]] = {
     "another user of the tenant": ("", "mallory", "member"),
@@ -33,6 +33,10 @@ THE_ADMINS = frozenset(
         "create_token",
         "tokens",
         "revoke_token",
+        "add_sign_in",
+        "sign_ins",
+        "revoke_sign_in",
+        "revoke_sign_ins",
         "acts",
         "usage",
     )
@@ -43,6 +47,7 @@ OF_THE_WHOLE = frozenset(
         "disable_user",
         "enable_user",
         "limit_tokens",
+        "revoke_sign_ins",
         "purge_user",
         "purge_tenant",
         "requeue_all",

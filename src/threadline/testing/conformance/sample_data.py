@@ -14,6 +14,7 @@ from threadline.core.access import NewToken
 from threadline.core.channels import Agent, User
 from threadline.core.events import Usage
 from threadline.core.hidden_parts import HiddenPart
+from threadline.core.sign_ins import NewSignIn
 from threadline.core.threads import NewThread, Scope, system_scope
 from threadline.core.turns import Chunk, TurnEnd
 from threadline.core.usage import Charge, UsageQuery
@@ -48,6 +49,8 @@ class Ids(msgspec.Struct, frozen=True):
     call_id: str
     token_id: str
     token_hash: bytes
+    sign_in_id: str
+    sign_in_hash: bytes
     acted_on: str
     namespace: str
     value_key: str
@@ -56,7 +59,7 @@ class Ids(msgspec.Struct, frozen=True):
 def names_for(user_id: str, world: str | None = None) -> Ids:
     """The ids of a user's sample data, except the timeline's, which the store generates."""
     named: dict[str, Any] = {field: f"{world or user_id}-{field}" for field in Ids.__struct_fields__}
-    hashes = {field: named[field].encode() for field in ("code_hash", "token_hash")}
+    hashes = {field: named[field].encode() for field in ("code_hash", "token_hash", "sign_in_hash")}
     return Ids(**named | hashes | {"user_id": user_id})
 
 
@@ -127,6 +130,8 @@ async def _take_turns(tx: Transaction, ids: Ids, clock: ManualClock) -> None:
 async def _administer(system: Transaction, ids: Ids, clock: ManualClock) -> None:
     await system.create_token(NewToken(ids.token_id, ids.token_hash, ids.user_id, f"{SECRET} token", "member"))
     await system.note_use(ids.token_id, clock.now())
+    link = NewSignIn(ids.sign_in_id, ids.sign_in_hash, ids.user_id, "member", "link", clock.after(2**30), is_open=False)
+    await system.add_sign_in(link)
     await system.take_permits(ids.token_id, window=clock.now(), wanted=1, limit=10)
     await system.record_act("token.created", ids.acted_on, clean_json({"name": SECRET}), actor_id=ids.user_id)
 
@@ -162,6 +167,7 @@ async def view(store: Store, scope: Scope, ids: Ids) -> dict[str, Any]:
         "stop": await tx.is_stop_requested(ids.running_id),
         "chunks": await tx.chunks(ids.running_id),
         "tools": await tx.tool_runs(ids.running_id),
+        "sign-in": [each for each in await system.sign_ins(ids.user_id) if each.id == ids.sign_in_id],
         "token": await system.token_by_hash(ids.token_hash),
         "acts": [act for act in await system.acts() if act.target == ids.acted_on],
     }

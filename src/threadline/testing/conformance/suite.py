@@ -33,6 +33,7 @@ from threadline.testing.conformance.purge import (
 from threadline.testing.conformance.retention import TestLegalHolds, TestOverdueThreads
 from threadline.testing.conformance.saved_points import TestLoading, TestSaving
 from threadline.testing.conformance.search import TestSearching, TestSearchingThePresent
+from threadline.testing.conformance.sign_ins import TestSignIns
 from threadline.testing.conformance.steered_turns import TestSteering
 from threadline.testing.conformance.thread_filters import TestFilteringThreads, TestTenantThreads
 from threadline.testing.conformance.thread_lists import TestListingThreads
@@ -126,6 +127,7 @@ __all__ = [
     "TestSearchingThreads",
     "TestSenders",
     "TestSessions",
+    "TestSignIns",
     "TestSteering",
     "TestSummaries",
     "TestSwitching",

@@ -19,7 +19,8 @@ class TestDisabledUsers:
     async def test_disabling_ends_tokens_links_codes_and_turns(
         self, store: Store, system: Transaction, alice: Transaction, clock: ManualClock, tenant_id: str
     ) -> None:
-        """Ends the access of a user: revokes their tokens and links, removes their link codes and stops their turns."""
+        """Ends the access of a user: revokes their tokens, sign-ins and links, removes their link codes and stops
+        their turns."""
         admin = store.scoped(Scope(tenant_id, "root", "admin"))
         await admin.create_token(NewToken("t1", b"h" * 32, "alice", "laptop", "member"))
         await admin.create_token(NewToken("t2", b"o" * 32, "bob", "laptop", "member"))
@@ -42,7 +43,7 @@ class TestDisabledUsers:
         self, system: Transaction, alice: Transaction, clock: ManualClock
     ) -> None:
         """A disabled user stays disabled since the first time. Creates or replaces a user; `disabled_at` does not
-        change. Ends the disabling; tokens and links stay revoked."""
+        change. Ends the disabling; tokens, sign-ins and links stay revoked."""
         await alice.put_link("slack", "U1", "alice", "verified")
         first = clock.now()
         await system.disable_user("alice")
@@ -75,7 +76,7 @@ class TestDisabledUsers:
                 await refused
 
     async def test_tokens_are_limited_to_a_role(self, store: Store, tenant_id: str) -> None:
-        """Gives the user's tokens that have a higher role this one. How many."""
+        """Gives the user's tokens and sign-ins that have a higher role this one. How many."""
         admin = store.scoped(Scope(tenant_id, "root", "admin"))
         roles: tuple[TokenRole, ...] = ("viewer", "member", "admin")
         for number, role in enumerate(roles):

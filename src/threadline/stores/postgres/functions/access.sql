@@ -37,3 +37,14 @@ BEGIN
     PERFORM threadline.enter_scope(_tenant, _owner, _role);
     RETURN QUERY SELECT * FROM threadline.users u WHERE u.tenant_id = _tenant AND u.id = _id;
 END $$;
+
+-- Every request of a signed-in person calls this.
+CREATE FUNCTION threadline.find_sign_in(_tenant text, _owner text, _role text, _hash bytea)
+RETURNS SETOF threadline.sign_ins LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM threadline.enter_scope(_tenant, _owner, _role);
+    RETURN QUERY SELECT s.* FROM threadline.sign_ins s
+    WHERE s.tenant_id = _tenant AND s.secret_hash = _hash AND NOT EXISTS (
+        SELECT FROM threadline.users u WHERE u.tenant_id = _tenant AND u.id = s.owner_id AND u.disabled_at IS NOT NULL
+    );
+END $$;

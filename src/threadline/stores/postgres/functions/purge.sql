@@ -2,7 +2,7 @@
 CREATE FUNCTION threadline.owned_tables() RETURNS text[] LANGUAGE sql IMMUTABLE RETURN ARRAY[
     'turn_chunks', 'tool_runs', 'turns', 'summaries', 'hidden_parts', 'saved_points', 'append_keys', 'bindings', 'messages',
     'timelines', 'stored_values', 'threads', 'context_snapshots', 'links', 'link_codes', 'inbox', 'outbox', 'api_tokens',
-    'usage_days'
+    'sign_ins', 'usage_days'
 ];
 
 -- Tables of the whole tenant, in an order that the foreign keys allow.

@@ -89,6 +89,10 @@ FROM threadline.link_codes WHERE tenant_id = $1 ORDER BY code_hash OFFSET $2 LIM
 SELECT id, owner_id, token_hash, name, role, created_at, expires_at, last_used_at, revoked_at, acts_for_users
 FROM threadline.api_tokens WHERE tenant_id = $1 ORDER BY id OFFSET $2 LIMIT $3;
 
+-- name: read_sign_ins
+SELECT id, owner_id, secret_hash, role, method, created_at, expires_at, opened_at, last_seen_at, revoked_at, device
+FROM threadline.sign_ins WHERE tenant_id = $1 ORDER BY id OFFSET $2 LIMIT $3;
+
 -- name: read_audit
 SELECT id, actor_id, act, target, details, created_at
 FROM threadline.audit WHERE tenant_id = $1 ORDER BY id OFFSET $2 LIMIT $3;
@@ -213,6 +217,12 @@ INSERT INTO threadline.api_tokens
     (tenant_id, id, owner_id, token_hash, name, role, created_at, expires_at, last_used_at, revoked_at,
     acts_for_users)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT DO NOTHING;
+
+-- name: write_sign_ins
+INSERT INTO threadline.sign_ins
+    (tenant_id, id, owner_id, secret_hash, role, method, created_at, expires_at, opened_at, last_seen_at, revoked_at,
+    device)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT DO NOTHING;
 
 -- name: write_audit
 INSERT INTO threadline.audit (tenant_id, id, actor_id, act, target, details, created_at)

@@ -43,6 +43,9 @@ RETURNING id, display_name, role, disabled_at
 -- name: revoke_tokens
 UPDATE threadline.api_tokens SET revoked_at = $3 WHERE tenant_id = $1 AND owner_id = $2 AND revoked_at IS NULL
 
+-- name: revoke_sign_ins
+UPDATE threadline.sign_ins SET revoked_at = $3 WHERE tenant_id = $1 AND owner_id = $2 AND revoked_at IS NULL
+
 -- name: revoke_links
 UPDATE threadline.links SET state = 'revoked', updated_at = $3
 WHERE tenant_id = $1 AND owner_id = $2 AND state <> 'revoked'
@@ -59,6 +62,11 @@ RETURNING thread_id, threadline.notify($1, id)
 
 -- name: limit_tokens
 UPDATE threadline.api_tokens SET role = $3
+WHERE tenant_id = $1 AND owner_id = $2
+    AND CASE $3 WHEN 'viewer' THEN role <> 'viewer' WHEN 'member' THEN role = 'admin' ELSE false END
+
+-- name: limit_sign_ins
+UPDATE threadline.sign_ins SET role = $3
 WHERE tenant_id = $1 AND owner_id = $2
     AND CASE $3 WHEN 'viewer' THEN role <> 'viewer' WHEN 'member' THEN role = 'admin' ELSE false END
 

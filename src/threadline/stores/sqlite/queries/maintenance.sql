@@ -111,6 +111,11 @@ SELECT 0, id, owner_id, token_hash, name, role, created_us, expires_us, last_use
     acts_for_users
 FROM api_tokens WHERE tenant_id = ?1 ORDER BY id LIMIT ?3 OFFSET ?2;
 
+-- name: read_sign_ins
+SELECT 0, id, owner_id, secret_hash, role, method, created_us, expires_us, opened_us, last_seen_us, revoked_us,
+    device
+FROM sign_ins WHERE tenant_id = ?1 ORDER BY id LIMIT ?3 OFFSET ?2;
+
 -- name: read_audit
 SELECT 0, id, actor_id, act, target, details, created_us
 FROM audit WHERE tenant_id = ?1 ORDER BY id LIMIT ?3 OFFSET ?2;
@@ -228,6 +233,12 @@ INSERT INTO api_tokens
     (tenant_id, id, owner_id, token_hash, name, role, created_us, expires_us, last_used_us, revoked_us,
     acts_for_users)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING;
+
+-- name: write_sign_ins
+INSERT INTO sign_ins
+    (tenant_id, id, owner_id, secret_hash, role, method, created_us, expires_us, opened_us, last_seen_us, revoked_us,
+    device)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING;
 
 -- name: write_audit
 INSERT INTO audit (tenant_id, id, actor_id, act, target, details, created_us) VALUES (?, ?, ?, ?, ?, ?, ?)

@@ -70,6 +70,9 @@ UPDATE users SET disabled_us = NULL WHERE tenant_id = ? AND id = ?;
 -- name: revoke_tokens
 UPDATE api_tokens SET revoked_us = ? WHERE tenant_id = ? AND owner_id = ? AND revoked_us IS NULL;
 
+-- name: revoke_sign_ins
+UPDATE sign_ins SET revoked_us = ? WHERE tenant_id = ? AND owner_id = ? AND revoked_us IS NULL;
+
 -- name: revoke_links
 UPDATE links SET state = 'revoked', updated_us = ? WHERE tenant_id = ? AND owner_id = ? AND state <> 'revoked';
 
@@ -88,6 +91,11 @@ WHERE tenant_id = ? AND owner_id = ? AND status IN ('accepted', 'running');
 
 -- name: limit_tokens
 UPDATE api_tokens SET role = ?1
+WHERE tenant_id = ?2 AND owner_id = ?3
+    AND CASE ?1 WHEN 'viewer' THEN role <> 'viewer' WHEN 'member' THEN role = 'admin' ELSE 0 END;
+
+-- name: limit_sign_ins
+UPDATE sign_ins SET role = ?1
 WHERE tenant_id = ?2 AND owner_id = ?3
     AND CASE ?1 WHEN 'viewer' THEN role <> 'viewer' WHEN 'member' THEN role = 'admin' ELSE 0 END;
 

@@ -21,6 +21,7 @@ UNION ALL SELECT 'link_codes', count(*) FROM link_codes WHERE tenant_id = ?1 AND
 UNION ALL SELECT 'inbox', count(*) FROM inbox WHERE tenant_id = ?1 AND (owner_id = ?2 OR ?3)
 UNION ALL SELECT 'outbox', count(*) FROM outbox WHERE tenant_id = ?1 AND (owner_id = ?2 OR ?3)
 UNION ALL SELECT 'api_tokens', count(*) FROM api_tokens WHERE tenant_id = ?1 AND (owner_id = ?2 OR ?3)
+UNION ALL SELECT 'sign_ins', count(*) FROM sign_ins WHERE tenant_id = ?1 AND (owner_id = ?2 OR ?3)
 UNION ALL SELECT 'audit', count(*) FROM audit WHERE tenant_id = ?1 AND ?3
 UNION ALL SELECT 'legal_holds', count(*) FROM legal_holds WHERE tenant_id = ?1 AND ?3
 UNION ALL SELECT 'usage_days', count(*) FROM usage_days WHERE tenant_id = ?1 AND (owner_id = ?2 OR ?3)
@@ -124,6 +125,9 @@ DELETE FROM outbox WHERE tenant_id = ? AND owner_id = ?;
 
 -- name: remove_tokens
 DELETE FROM api_tokens WHERE tenant_id = ? AND owner_id = ?;
+
+-- name: remove_sign_ins
+DELETE FROM sign_ins WHERE tenant_id = ? AND owner_id = ?;
 
 -- name: blank_values
 UPDATE stored_values SET piece = zeroblob(length(piece)) WHERE tenant_id = ? AND owner_id = ?;

@@ -20,6 +20,7 @@ UNION ALL SELECT 'link_codes', count(*) FROM link_codes
 UNION ALL SELECT 'inbox', count(*) FROM inbox
 UNION ALL SELECT 'outbox', count(*) FROM outbox
 UNION ALL SELECT 'api_tokens', count(*) FROM api_tokens
+UNION ALL SELECT 'sign_ins', count(*) FROM sign_ins
 UNION ALL SELECT 'audit', count(*) FROM audit
 UNION ALL SELECT 'usage_days', count(*) FROM usage_days
 UNION ALL SELECT 'legal_holds', count(*) FROM legal_holds
