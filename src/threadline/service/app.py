@@ -32,7 +32,7 @@ from threadline.service.auth.authentication import (
     as_local_admin,
     from_scope,
 )
-from threadline.service.auth.identity_providers import open_providers
+from threadline.service.auth.configured_providers import open_providers
 from threadline.service.auth.jwt_reader import jwt_reader
 from threadline.service.auth.permissions import PERMISSIONS
 from threadline.service.auth.rate_limits import AddressLimit, RateLimit, delete_old_windows
