@@ -145,9 +145,10 @@ def stored(service: Service, page: Page) -> list[str]:
     async def read() -> list[str]:
         thread = await service.user("local").thread(key)
         async with asyncio.timeout(60):
-            while any(turn.is_active for turn in await thread.turns()):
+            while True:
+                if not any(turn.is_active for turn in await thread.turns()):
+                    return [message.text for message in await thread.messages()]
                 await asyncio.sleep(0.05)
-        return [message.text for message in await thread.messages()]
 
     return service.do(read())
 
