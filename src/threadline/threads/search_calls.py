@@ -13,7 +13,7 @@ LIST_LIMIT = 100
 
 
 class ThreadSearch:
-    _tx: Transaction
+    session: Transaction
 
     async def search(
         self, query: str, *, limit: int = 20, offset: int = 0, **matching: Unpack[ThreadFilterFields]
@@ -21,7 +21,7 @@ class ThreadSearch:
         check_query(query)
         check_int("limit", limit, 1, LIST_LIMIT)
         check_int("offset", offset, 0)
-        return await self._tx.search(query, limit=limit, offset=offset, matching=thread_filter(matching))
+        return await self.session.search(query, limit=limit, offset=offset, matching=thread_filter(matching))
 
     async def search_threads(
         self,
@@ -37,6 +37,6 @@ class ThreadSearch:
         check_int("passages", passages, 0, MOST_PASSAGES)
         if cursor is not None:
             check_str("cursor", cursor)
-        return await self._tx.search_threads(
+        return await self.session.search_threads(
             query, limit=limit, cursor=cursor, passages=passages, matching=thread_filter(matching)
         )
