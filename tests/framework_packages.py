@@ -46,7 +46,7 @@ def framework_python() -> Path:
 
 
 def run_in_frameworks(
-    *arguments: str | Path, seconds: float = _RUN_SECONDS, variables: Mapping[str, str] | None = None
+    *arguments: str | Path, seconds: float = _RUN_SECONDS, variables: Mapping[str, str] | None = None, folder: Path = ROOT
 ) -> subprocess.CompletedProcess[str]:
     """Runs that Python with these arguments; `threadline` and `tests` can be imported."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
@@ -56,7 +56,7 @@ def run_in_frameworks(
         del environment[name]
     return subprocess.run(
         [framework_python(), *arguments],
-        cwd=ROOT,
+        cwd=folder,
         env=environment,
         check=False,
         timeout=seconds,

@@ -10,8 +10,11 @@ import pytest
 
 from tests.conventions.pages import FENCE, Block, Command, PageWrong, commands, is_shown, run_page
 from tests.conventions.rules import ROOT
+from tests.framework_packages import run_in_frameworks
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+FRAMEWORK = re.compile(r"pip install 'threadline\[(adk|langchain|langgraph|openai-agents|pydantic-ai)\]'")
+"""A page of `docs/adapters` that says this runs in the environment that has the frameworks."""
 LINK = re.compile(r"\[[^\]\n]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
@@ -32,7 +35,18 @@ def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_what_a_page_shows_runs(page: Path, reader: Path) -> None:
-    run_page(page, reader)
+    if page.parent.name == "adapters" and FRAMEWORK.search(page.read_text(encoding="utf-8")):
+        run_page_in_frameworks(page, reader)
+    else:
+        run_page(page, reader)
+
+
+def run_page_in_frameworks(page: Path, reader: Path) -> None:
+    code = (
+        "import sys, pathlib; from tests.conventions.pages import run_page; run_page(*map(pathlib.Path, sys.argv[1:]))"
+    )
+    done = run_in_frameworks("-c", code, page, reader, seconds=300, folder=reader)
+    assert done.returncode == 0, done.stdout
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)

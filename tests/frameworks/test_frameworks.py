@@ -27,3 +27,10 @@ async def test_langgraph_stores_its_threads_here(kind: str, tmp_path: Path) -> N
 @pytest.mark.req("A-08")
 def test_agents_of_frameworks_are_agents_here() -> None:
     run_pytest([HERE / "check_agents.py"], seconds=900)
+
+
+@pytest.mark.req("G-03")
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+async def test_adk_stores_its_sessions_here(kind: str, tmp_path: Path) -> None:
+    database = str(tmp_path / "sessions.db") if kind == "sqlite" else await postgres_database()
+    run_pytest([HERE / "check_adk.py"], seconds=300, variables={"FRAMEWORK_TEST_DATABASE": database})

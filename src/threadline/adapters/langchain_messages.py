@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from threadline.adapters.shown_parts import fit_parts
 from threadline.core.errors import ExtraMissing
 from threadline.core.files import IMAGE_TYPES, data_url, embedded, is_web_url
 from threadline.core.messages import Role
@@ -19,7 +20,6 @@ from threadline.core.parts import (
     StepStartPart,
     TextPart,
     ToolPart,
-    encode,
     plain_text,
     tool_part,
 )
@@ -30,10 +30,6 @@ try:
     from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 except ImportError as exc:
     raise ExtraMissing("langchain", "the LangChain adapter") from exc
-
-# Below the limit of a stored message, with room for what encoding adds.
-_LARGEST_PARTS = 900_000
-_SHOWN_TEXT = 100_000
 
 
 class Calls:
@@ -55,14 +51,14 @@ def to_parts(message: BaseMessage, calls: Calls) -> tuple[Role, tuple[Part, ...]
     if isinstance(message, SystemMessage):
         return None
     if isinstance(message, ToolMessage):
-        return "assistant", _fitting([_tool_result(message, calls)])
+        return "assistant", fit_parts([_tool_result(message, calls)])
     parts = list(_content_parts(message.content))
     parts.extend(
         tool_part(str(call["name"]), str(call.get("id") or ""), sanitize_json(call.get("args")).value)
         for call in getattr(message, "tool_calls", None) or []
     )
     role: Role = "user" if _is_users(message) else "assistant"
-    return role, _fitting(parts)
+    return role, fit_parts(parts)
 
 
 def _is_users(message: BaseMessage) -> bool:
@@ -116,27 +112,6 @@ def _file(url: str, media: str) -> Part:
     if not url.startswith(("data:", "https:", "http:")):
         return TextPart(f"[file: {sanitize_text(url)[:200]}]")
     return FilePart(media, url)
-
-
-def _fitting(parts: list[Part]) -> tuple[Part, ...]:
-    """The parts, or what a message can hold of them."""
-    if not parts:
-        return ()
-    if len(parts) <= 500 and len(encode(parts)) <= _LARGEST_PARTS:
-        return tuple(parts)
-    share = max(_LARGEST_PARTS // min(len(parts), 500), 1_000)
-    return tuple(part if len(encode([part])) <= share else _cut(part, share // 6) for part in parts[:500])
-
-
-def _cut(part: Part, characters: int) -> Part:
-    if isinstance(part, TextPart):
-        return TextPart(f"{part.text[: min(characters, _SHOWN_TEXT)]}… [{len(part.text)} characters, cut here]")
-    if isinstance(part, ToolPart):
-        note = "too large to be shown: the graph's state has it"
-        if part.is_answered:
-            return tool_part(part.name, part.call_id, note, output=note)
-        return tool_part(part.name, part.call_id, note)
-    return TextPart("[too large to be shown: the graph's state has it]")
 
 
 def to_langchain(role: str, parts: Sequence[Part], message_id: str | None = None) -> list[BaseMessage]:

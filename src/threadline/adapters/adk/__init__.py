@@ -1,5 +1,7 @@
-"""Google ADK: `agent` makes an agent or an app of the Agent Development Kit an agent here.
+"""Google ADK: `ThreadlineSessionService` stores the sessions of a runner, `agent` makes an agent or an app of the Agent
+Development Kit an agent here.
 
+runner = Runner(agent=root_agent, app_name="trips", session_service=adk.ThreadlineSessionService(tl))
 threadline.open(…, agents={"helper": adk.agent(root_agent)})
 """
 
@@ -13,7 +15,8 @@ except ImportError as exc:
     raise ExtraMissing("adk", "the Google ADK adapter") from exc
 
 from threadline.adapters.adk.agent_adapter import agent
+from threadline.adapters.adk.session_service import ThreadlineSessionService
 
 del _installed
 
-__all__ = ["agent"]
+__all__ = ["ThreadlineSessionService", "agent"]

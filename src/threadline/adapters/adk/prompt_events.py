@@ -33,19 +33,20 @@ def to_session(handover: Handover, author: str, decided_by: str) -> SessionHisto
     events: list[Event] = []
     for message in messages:
         if message.role == "user":
-            events.append(_event("user", _user_parts(message.parts)))
+            events.append(_event("user", user_parts(message.parts)))
         else:
-            events += _agent_events(message.parts, author, handover.decided_ids)
+            events += agent_events(message.parts, author, handover.decided_ids)
     if handover.decided:
         return SessionHistory([*events, *_open_questions(handover.decided, decided_by)], _decisions(handover.decided))
     if request is not None:
-        return SessionHistory(events, types.Content(role="user", parts=_user_parts(request)))
+        return SessionHistory(events, types.Content(role="user", parts=user_parts(request)))
     # A reply that is continued: what the tools returned starts the run.
     last = events.pop() if events and events[-1].get_function_responses() else None
     return SessionHistory(events, last.content if last else types.Content(role="user", parts=[types.Part(text="…")]))
 
 
-def _agent_events(parts: Sequence[Part], author: str, left_out: Collection[str]) -> Iterator[Event]:
+def agent_events(parts: Sequence[Part], author: str, left_out: Collection[str] = ()) -> Iterator[Event]:
+    """An event for each round of the model, and one for the results of its calls."""
     for said, calls in split_rounds(parts):
         text = text_with_file_notes(said)
         told = [call for call in calls if call.call_id not in left_out]
@@ -109,7 +110,7 @@ def _result(call: ToolPart) -> dict[str, Any]:
     return value if isinstance(value, dict) else {"result": value}
 
 
-def _user_parts(parts: Sequence[Part]) -> list[Any]:
+def user_parts(parts: Sequence[Part]) -> list[Any]:
     return [_content_part(part) for part in parts if isinstance(part, TextPart | FilePart)]
 
 
