@@ -46,7 +46,10 @@ def framework_python() -> Path:
 
 
 def run_in_frameworks(
-    *arguments: str | Path, seconds: float = _RUN_SECONDS, variables: Mapping[str, str] | None = None, folder: Path = ROOT
+    *arguments: str | Path,
+    seconds: float = _RUN_SECONDS,
+    variables: Mapping[str, str] | None = None,
+    folder: Path = ROOT,
 ) -> subprocess.CompletedProcess[str]:
     """Runs that Python with these arguments; `threadline` and `tests` can be imported."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
