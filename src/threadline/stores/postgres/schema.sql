@@ -1067,7 +1067,7 @@ CREATE FUNCTION threadline.settle_outbox(_tenant text, _owner text, _role text, 
 
 CREATE FUNCTION threadline.shared_tables() RETURNS text[] LANGUAGE sql IMMUTABLE;
 
-CREATE FUNCTION threadline.shared_us(_given_us bigint) RETURNS bigint LANGUAGE sql STABLE;
+CREATE FUNCTION threadline.shared_us(_given_us bigint) RETURNS bigint LANGUAGE sql;
 
 CREATE FUNCTION threadline.stop_turns(_tenant text, _thread text, _now_us bigint) RETURNS boolean LANGUAGE plpgsql;
 

@@ -158,9 +158,12 @@ class ScopedSession:
     def given_us(self) -> int | None:
         return self.now_us() if self.internals.has_given_clock else None
 
-    async def call(self, statement: str, *values: Any, reads: bool = False) -> list[asyncpg.Record]:
-        """Calls a function of the schema. `reads` says that it writes nothing, so that it may always be repeated."""
-        return await self._call(self.owner_id, statement, values, reads)
+    async def call(
+        self, statement: str, *values: Any, reads: bool = False, is_urgent: bool = False
+    ) -> list[asyncpg.Record]:
+        """Calls a function of the schema. `reads` says that it writes nothing, so that it may always be repeated. An
+        urgent call does not wait for a connection behind others."""
+        return await self._call(self.owner_id, statement, values, reads, is_urgent=is_urgent)
 
     async def read_for_all(self, statement: str, *values: Any) -> list[asyncpg.Record]:
         """A read whose result is the same for every user of the tenant. Without an owner among the values, the waiting
@@ -168,12 +171,12 @@ class ScopedSession:
         return await self._call("" if self._connection is None else self.owner_id, statement, values, True)
 
     async def _call(
-        self, owner_id: str, statement: str, values: tuple[Any, ...], is_read: bool
+        self, owner_id: str, statement: str, values: tuple[Any, ...], is_read: bool, *, is_urgent: bool = False
     ) -> list[asyncpg.Record]:
         self._refuse_if_over()
         scoped = (self.tenant_id, owner_id, self.role, *values)
         if self._connection is None:
-            return await self.internals.runner.run(statement, scoped, is_read)
+            return await self.internals.runner.run(statement, scoped, is_read, is_urgent=is_urgent)
         with translated():
             return await self._connection.fetch(statement, *scoped, timeout=self._seconds)
 

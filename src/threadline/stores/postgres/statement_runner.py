@@ -31,14 +31,25 @@ _FIRST_PAUSE_SECONDS = 0.002
 
 
 class StatementRunner:
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: Pool, urgent_pool: Pool) -> None:
+        """`urgent_pool` is for what must not wait while all connections of `pool` are in use."""
         self._pool = pool
+        self._urgent_pool = urgent_pool
         self._read_coalescer = ReadCoalescer(pool, self._run_on)
 
-    async def run(self, statement: str, values: tuple[Any, ...], is_read: bool) -> list[asyncpg.Record]:
+    async def run(
+        self, statement: str, values: tuple[Any, ...], is_read: bool, *, is_urgent: bool = False
+    ) -> list[asyncpg.Record]:
         """One statement in a transaction of its own: one round trip. `is_read` says that it writes nothing, so that it
         may be repeated even if its outcome is unknown."""
+        if is_urgent:
+            return await _with_retries(lambda: self._run_urgent(statement, values, is_read))
         return await _with_retries(lambda: self.run_once(statement, values, is_read))
+
+    async def _run_urgent(self, statement: str, values: tuple[Any, ...], is_read: bool) -> list[asyncpg.Record]:
+        # With a connection free nothing is urgent, and the reserved one need not even be opened.
+        pool = self._urgent_pool if self._pool.is_busy else self._pool
+        return await self._run_on(await pool.acquire(), statement, values, is_read, pool)
 
     async def run_once(self, statement: str, values: tuple[Any, ...], is_read: bool) -> list[asyncpg.Record]:
         if is_read and self._pool.is_busy:
@@ -46,14 +57,19 @@ class StatementRunner:
         return await self._run_on(await self._pool.acquire(), statement, values, is_read)
 
     async def _run_on(
-        self, connection: asyncpg.Connection, statement: str, values: tuple[Any, ...], is_read: bool = True
+        self,
+        connection: asyncpg.Connection,
+        statement: str,
+        values: tuple[Any, ...],
+        is_read: bool = True,
+        pool: Pool | None = None,
     ) -> list[asyncpg.Record]:
         try:
             return await _fetch(connection, statement, values, is_read)
         except DRIVER_ERRORS as error:
             raise as_store_error(error) from error
         finally:
-            self._pool.release(connection)
+            (pool or self._pool).release(connection)
 
     async def transact(self, begin: str, body: Callable[[asyncpg.Connection], Awaitable[T]]) -> T:
         """Commits what `body` did; `begin` opens the transaction. The body runs again after a passing fault."""

@@ -55,6 +55,8 @@ from threadline.stores.sql import load_queries
 
 T = TypeVar("T")
 _SQL = load_queries(__package__, "queries/store.sql")
+# One is used at a time; the other is for when the first waits for a lock.
+_URGENT_CONNECTIONS = 2
 _NO_TENANT = system_scope("no-tenant")
 """For statements that concern no tenant."""
 
@@ -70,7 +72,10 @@ class PostgresStore:
         self._pool = pool
         timeouts = pool.timeouts
         self._listener = listener
-        runner = StatementRunner(pool)
+        # Leases of running turns are renewed here while every other connection is in use: a lease that expires because
+        # its renewal waits for a connection costs a turn that is well.
+        self._urgent_pool = Pool(pool.address, max_size=_URGENT_CONNECTIONS, timeouts=timeouts)
+        runner = StatementRunner(pool, self._urgent_pool)
         self._internals = StoreInternals(
             clock=clock or _SystemClock(),
             has_given_clock=clock is not None,
@@ -179,6 +184,7 @@ class PostgresStore:
         await self._internals.notifier.close()
         await self._listener.close()
         await self._pool.close()
+        await self._urgent_pool.close()
 
 
 async def _refuse_unfit(connection: asyncpg.Connection) -> None:

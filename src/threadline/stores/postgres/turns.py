@@ -63,7 +63,7 @@ class TurnOperations(Operations):
 
     async def renew_lease(self, turn_id: str, fence: int, worker: str, *, seconds: float) -> bool:
         given = (self.session.given_us(), turn_id, fence, worker, seconds)
-        ((renewed,),) = await self.session.call(_SQL["renew_lease"], *given)
+        ((renewed,),) = await self.session.call(_SQL["renew_lease"], *given, is_urgent=True)
         return bool(renewed)
 
     @in_transaction
@@ -87,7 +87,7 @@ class TurnOperations(Operations):
         return True
 
     async def is_stop_requested(self, turn_id: str) -> bool:
-        ((asked,),) = await self.session.call(_SQL["is_stop_requested"], turn_id, reads=True)
+        ((asked,),) = await self.session.call(_SQL["is_stop_requested"], turn_id, reads=True, is_urgent=True)
         return bool(asked)
 
     @in_transaction

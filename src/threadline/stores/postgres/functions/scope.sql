@@ -23,9 +23,10 @@ CREATE FUNCTION threadline.from_us(_us bigint) RETURNS timestamptz LANGUAGE sql 
     RETURN timestamptz 'epoch' + _us * interval '1 microsecond';
 
 -- The time of what processes compare with each other: leases and due times. Null is the server's clock, the only one that
--- processes on several machines share; tests give a time of their own.
-CREATE FUNCTION threadline.shared_us(_given_us bigint) RETURNS bigint LANGUAGE sql STABLE
-    RETURN coalesce(_given_us, (extract(epoch FROM now()) * 1000000)::bigint);
+-- processes on several machines share; tests give a time of their own. Not now(), which is when the transaction began: it
+-- may have waited for a lock since then, and a lease that it granted would end so much sooner.
+CREATE FUNCTION threadline.shared_us(_given_us bigint) RETURNS bigint LANGUAGE sql VOLATILE
+    RETURN coalesce(_given_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint);
 
 -- Adds the tenant and the user if they are new, because rows refer to them.
 CREATE FUNCTION threadline.ensure_user(_tenant text, _user text, _now_us bigint) RETURNS void LANGUAGE plpgsql AS $$

@@ -20,9 +20,10 @@ DECLARE
     rewind_to integer;
     active_id text;
 BEGIN
+    PERFORM pg_advisory_xact_lock(hashtextextended(_tenant || '/' || _owner, 1));
+    -- After the wait for the lock: a lease begins now.
     _now_us := threadline.shared_us(_now_us);
     accepted_us := _now_us;
-    PERFORM pg_advisory_xact_lock(hashtextextended(_tenant || '/' || _owner, 1));
     IF given.platform IS NOT NULL AND EXISTS (
         SELECT FROM threadline.inbox i
         WHERE i.tenant_id = _tenant AND i.platform = given.platform AND i.key = given.arrival_key

@@ -1,6 +1,6 @@
 -- name: list_past_turns
 SELECT id, owner_id, thread_id, surface, agent_id, status, idempotency_key, request_hash, request_seq, reply_seq,
-    error, usage, seen, lease_owner, lease_until, fence, created_at, finished_at, provider, model
+    error, usage, seen, lease_owner, lease_until, fence, created_at, finished_at, provider, model, steers
 FROM threadline.turns
 WHERE tenant_id = $1 AND thread_id = $2
     AND place > coalesce((SELECT a.place FROM threadline.turns a WHERE a.tenant_id = $1 AND a.id = $3), 0)

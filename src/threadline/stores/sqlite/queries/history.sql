@@ -1,7 +1,7 @@
 -- name: list_past_turns
 SELECT r.id, r.owner_id, t.id AS thread_id, r.surface, r.agent_id, r.status, r.idempotency_key, r.request_hash, r.request_seq,
     r.reply_seq, r.error, r.usage, r.seen, r.lease_owner, r.lease_until_us, r.fence, r.created_us, r.finished_us,
-    r.provider, r.model
+    r.provider, r.model, r.steers
 FROM threads t CROSS JOIN turns r INDEXED BY turns_by_thread ON r.thread_no = t.no
 WHERE t.tenant_id = ?1 AND t.id = ?2 AND (t.owner_id = ?3 OR ?4)
     AND (?5 IS NULL OR r.no > (SELECT a.no FROM turns a WHERE a.tenant_id = ?1 AND a.id = ?5))
