@@ -24,7 +24,7 @@ from threadline.testing.conformance.message_builders import (
 )
 from threadline.turns.leases import Leases, Timing
 
-pytestmark = pytest.mark.req("S1-27")
+pytestmark = pytest.mark.req("R-04")
 
 ALICE = Scope("a", "alice")
 WAIT_SECONDS = 60.0
