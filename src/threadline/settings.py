@@ -32,6 +32,7 @@ from threadline.core.sign_ins import SignInSettings
 from threadline.core.timeouts import Timeouts
 from threadline.core.usage import Budget, Price
 from threadline.core.windows import CHANNEL_WINDOW, READING_WINDOW, Window
+from threadline.core.workspace_settings import WorkspaceSettings
 
 _PREFIX = "THREADLINE_"
 _FILE_VARIABLE = "THREADLINE_SETTINGS"
@@ -241,6 +242,8 @@ class ChannelsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     keep_days: float = 30.0
     approval_hours: float = 24.0
     """How long a question for approval can be answered in a chat."""
+    shed_seconds: _Seconds = 2.0
+    """A webhook gets 503 while the oldest message has waited longer than this."""
     slack: ChannelSettings = ChannelSettings()
     telegram: ChannelSettings = ChannelSettings()
     whatsapp: ChannelSettings = ChannelSettings()
@@ -251,15 +254,6 @@ class TracingSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     enabled: bool = False
     content: bool = False
-
-
-class WorkspaceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The built-in tools of `threadline chat` for the files of its folder. `tools` gives them to every chat, as
-    `--tools` does. `allow` and `deny` are rules by folder: `TOOL` or `TOOL PATTERN`."""
-
-    tools: bool = False
-    allow: dict[str, tuple[str, ...]] = {}
-    deny: dict[str, tuple[str, ...]] = {}
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

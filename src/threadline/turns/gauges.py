@@ -20,6 +20,15 @@ def register_gauges(metrics: Metrics, store: Store, runner: Runner, streams: Str
         read=_plain(lambda: streams.readers),
     )
 
+    async def channel_wait() -> Reading:
+        return {(): runner.channel_wait_seconds}
+
+    metrics.gauge(
+        "threadline_channel_wait_seconds",
+        "How long the oldest turn of a messaging platform has waited for its next step in this process.",
+        read=channel_wait,
+    )
+
     async def load() -> Reading:
         found = store.pool_stats()
         return {("open",): found.open, ("in_use",): found.in_use, ("waiting",): found.waiting}

@@ -23,13 +23,14 @@ from threadline.core.errors import StoreFailed
 from threadline.core.threads import Scope
 from threadline.core.turns import CHANNELS, Lease, Turn
 from threadline.ports import Processes, Store
+from threadline.turns.channel_lane import ChannelLane
 from threadline.turns.streams import LiveStream
 
 log = logging.getLogger("threadline.turns")
 
 # A messaging platform has no stop button, and there may be thousands of such turns: they look less often.
 _CHANNEL_POLL_FACTOR = 5
-_CHANNEL_STEPS = 4
+CHANNEL_STEPS = 4
 # Two of three renewals may fail before a lease expires.
 _RENEWALS_PER_LEASE = 3
 # After a renewal that failed, the next one is tried so much sooner.
@@ -116,9 +117,8 @@ class Leases:
         self._store = store
         self._processes = processes
         self._far_ahead: dict[str, _FarLease] = {}
-        # A burst of platform messages waits here before it uses the database, so that the database and the processor
-        # stay free to acknowledge the next ones. Agents run outside of it, all at the same time.
-        self._channel_steps = asyncio.Semaphore(_CHANNEL_STEPS)
+        # Agents run outside of it, all at the same time.
+        self._channel_lane = ChannelLane(CHANNEL_STEPS)
 
     @property
     def worker(self) -> str:
@@ -177,7 +177,12 @@ class Leases:
 
     def throttle(self, turn: Turn) -> AbstractAsyncContextManager[None]:
         """Around what a turn does with the database before and after its agent runs."""
-        return self._channel_steps if turn.surface in CHANNELS else contextlib.nullcontext()
+        return self._channel_lane.step() if turn.surface in CHANNELS else contextlib.nullcontext()
+
+    @property
+    def channel_wait_seconds(self) -> float:
+        """How long the oldest turn of a messaging platform has waited for its next step in this process."""
+        return self._channel_lane.wait_seconds
 
     async def acquire(self, scope: Scope, turn: Turn, previous: TurnTask | None, make_way: MakeWay) -> Turn | None:
         """Waits until no earlier turn of the thread is active, and leases the turn; reserves it until then. None if it

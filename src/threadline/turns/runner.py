@@ -159,6 +159,10 @@ class Runner:
             log.error("turn not finished: %s", type(failure).__name__, extra={"turn_id": turn_id})
 
     @property
+    def channel_wait_seconds(self) -> float:
+        return self._leases.channel_wait_seconds
+
+    @property
     def running(self) -> int:
         """How many turns run here, those that wait for their thread included."""
         return len(self._tasks)

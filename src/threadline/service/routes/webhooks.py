@@ -21,6 +21,7 @@ from threadline.core.errors import InvalidJson, InvalidName, InvalidText, LimitE
 from threadline.core.ids import check_tenant_id, new_id
 from threadline.core.platform_messages import Delivery
 from threadline.messaging.receipts import Decision
+from threadline.observability.log_throttle import LogThrottle
 from threadline.ports import Channel
 from threadline.service.context import ServiceContext
 from threadline.service.http.problems import Problem
@@ -29,6 +30,7 @@ from threadline.service.openapi.operation import Body, ResponseSpec, operation
 
 log = logging.getLogger("threadline.hooks")
 
+_RETRY_LATER = {"Retry-After": "5"}
 _FORM = "application/x-www-form-urlencoded"
 _WEBHOOK = "/api/v1/tenants/{tenant}/channels/{platform}/webhook"
 
@@ -51,6 +53,7 @@ class WebhookRoutes:
     def __init__(self, context: ServiceContext) -> None:
         self._threadline = context.threadline
         self._messaging = context.threadline.messaging
+        self._throttle = LogThrottle(log)
 
     def routes(self) -> list[Route]:
         return [
@@ -73,6 +76,7 @@ class WebhookRoutes:
     )
     async def receive(self, request: Request) -> Response:
         tenant_id, channel = self._find_channel(request)
+        self._refuse_if_overloaded()
         secrets = await self._messaging.credentials.open(tenant_id, channel.platform)
         body = await request.body()
         channel.verify(secrets, request.headers.items(), body, self._threadline.clock.now())
@@ -97,6 +101,16 @@ class WebhookRoutes:
         results = [MessageResult(receipt.decision, receipt.turn_id) for receipt in receipts]
         # 200 whatever the decisions: platforms repeat refused deliveries and finally disable the webhook.
         return json_response(WebhookResponse(correlation_id, results))
+
+    def _refuse_if_overloaded(self) -> None:
+        """Platforms repeat what was refused, so a message is late and not lost; what was accepted is answered first.
+        Accepting more would delay all answers, and the acknowledgements until platforms repeat those, too."""
+        wait, limit = self._threadline.runner.channel_wait_seconds, self._messaging.settings.shed_seconds
+        if wait > limit:
+            self._throttle.warning("webhook refused: overloaded", "overloaded", wait_seconds=round(wait, 1))
+            raise Problem(
+                503, "overloaded", "messages wait to be processed: send it again in a few seconds", _RETRY_LATER
+            )
 
     async def _record_ignored(
         self, tenant_id: str, channel: Channel, delivery: Delivery, body: bytes, correlation_id: str
