@@ -19,6 +19,7 @@ from threadline.core.errors import ExtraMissing
         ("pydantic_ai", "pydantic_ai", "pydantic-ai"),
         ("langgraph", "langgraph.checkpoint.base", "langgraph"),
         ("adk", "google.adk", "adk"),
+        ("langchain", "langchain_core.messages", "langchain"),
     ],
 )
 def test_an_adapter_without_its_framework_names_the_extra(

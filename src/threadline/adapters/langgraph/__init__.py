@@ -1,6 +1,7 @@
-"""LangGraph: `ThreadlineSaver` stores the threads of a graph, `agent` makes a graph an agent here.
+"""LangGraph: `ThreadlineSaver` stores the threads of a graph, `ThreadlineStore` its long-term memory; `agent` makes a
+graph an agent here.
 
-graph = builder.compile(checkpointer=ThreadlineSaver(tl.as_user("ada")))
+graph = builder.compile(checkpointer=ThreadlineSaver(tl.as_user("ada")), store=ThreadlineStore(tl.as_user("ada")))
 threadline.open(…, agents={"helper": langgraph.agent(builder.compile())})
 """
 
@@ -15,7 +16,8 @@ except ImportError as exc:
 
 from threadline.adapters.langgraph.agent_adapter import agent
 from threadline.adapters.langgraph.checkpointer import ThreadlineSaver
+from threadline.adapters.langgraph.store import ThreadlineStore
 
 del _installed
 
-__all__ = ["ThreadlineSaver", "agent"]
+__all__ = ["ThreadlineSaver", "ThreadlineStore", "agent"]
