@@ -74,3 +74,8 @@ async def test_adk_stores_its_sessions_here(kind: str, tmp_path: Path) -> None:
 async def test_langchain_histories_are_threads(kind: str, tmp_path: Path) -> None:
     database = str(tmp_path / "histories.db") if kind == "sqlite" else await postgres_database()
     run_pytest([HERE / "check_langchain.py"], variables={"FRAMEWORK_TEST_DATABASE": database})
+
+
+async def test_pydantic_ai_keeps_its_history_here(kind: str, tmp_path: Path) -> None:
+    database = str(tmp_path / "history.db") if kind == "sqlite" else await postgres_database()
+    run_pytest([HERE / "check_pydantic_ai.py"], variables={"FRAMEWORK_TEST_DATABASE": database})

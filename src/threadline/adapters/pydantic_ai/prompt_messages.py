@@ -42,11 +42,11 @@ def to_history(handover: Handover) -> History:
         if message.role == "user":
             found.append(ModelRequest(parts=[UserPromptPart(content=user_content(message.parts))]))
         else:
-            found += _responses(message.parts, handover.decided_ids)
+            found += responses(message.parts, handover.decided_ids)
     return History(found, request)
 
 
-def _responses(parts: Sequence[Part], undecided: Collection[str]) -> list[ModelMessage]:
+def responses(parts: Sequence[Part], undecided: Collection[str] = ()) -> list[ModelMessage]:
     found: list[ModelMessage] = []
     for said, calls in split_rounds(parts):
         text = text_with_file_notes(said)
