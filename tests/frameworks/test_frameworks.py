@@ -76,6 +76,8 @@ async def test_langchain_histories_are_threads(kind: str, tmp_path: Path) -> Non
     run_pytest([HERE / "check_langchain.py"], variables={"FRAMEWORK_TEST_DATABASE": database})
 
 
+@pytest.mark.req("G-03")
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 async def test_pydantic_ai_keeps_its_history_here(kind: str, tmp_path: Path) -> None:
     database = str(tmp_path / "history.db") if kind == "sqlite" else await postgres_database()
     run_pytest([HERE / "check_pydantic_ai.py"], variables={"FRAMEWORK_TEST_DATABASE": database})
