@@ -166,7 +166,7 @@ class Threadline:
     @cached_property
     def inbox(self) -> Inbox:
         return self.messaging.open_inbox(
-            self.turns, self.approvals, self.runner, self.directory, Defer(), self.settings.agent
+            self.turns, self.approvals, self.runner, self.directory, Defer(), self.streams, self.settings.agent
         )
 
     @cached_property

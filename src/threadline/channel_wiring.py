@@ -26,6 +26,7 @@ from threadline.messaging.diagnosis import ChannelDiagnosis
 from threadline.messaging.identities import BotIdentities
 from threadline.messaging.inbox import Inbox
 from threadline.messaging.links import Links
+from threadline.messaging.live_views import LiveViews
 from threadline.messaging.outbox import Outbox, UnansweredSweep
 from threadline.messaging.outbox_worker import OutboxWorker
 from threadline.messaging.polling import Polling
@@ -39,6 +40,7 @@ from threadline.turns.acceptance import Turns
 from threadline.turns.agent_directory import Directory
 from threadline.turns.approvals import Approvals
 from threadline.turns.runner import Runner
+from threadline.turns.streams import Streams
 from threadline.vault import Vault
 
 log = logging.getLogger("threadline.messaging")
@@ -133,6 +135,7 @@ class Messaging:
         self.codecs = Codecs(settings)
         self.credentials = Credentials(store, self._vault, self.codecs)
         self.identities = BotIdentities(self.http, clock)
+        self.live_views = LiveViews(self.codecs, self.credentials, self.http, settings.live_after_seconds)
         self.links = Links(store, clock, lifetime=dt.timedelta(minutes=settings.link_minutes))
         retry = retry or DeliveryRetry(give_up_seconds=settings.retry_hours * 3_600)
         self.settlement = Settlement(store, sealer, clock, metrics, retry)
@@ -216,6 +219,7 @@ class Messaging:
 
     async def close(self) -> None:
         """After `run` was cancelled and turns have ended: delivers what they enqueued, and gives back the rest."""
+        await self.live_views.close()
         await self.outbox_worker.close()
 
     async def _delete_settled(self) -> None:
@@ -236,6 +240,7 @@ class Messaging:
         runner: Runner,
         directory: Directory,
         approver: Approver,
+        streams: Streams,
         default_agent: str,
     ) -> Inbox:
         return Inbox(
@@ -252,6 +257,8 @@ class Messaging:
             self._metrics,
             agents=self._agents(default_agent),
             replay_windows=dict.fromkeys(PLATFORMS, dt.timedelta(seconds=self.settings.replay_seconds)),
+            live_views=self.live_views,
+            streams=streams,
             wake=self.wake,
         )
 

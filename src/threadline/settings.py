@@ -244,6 +244,8 @@ class ChannelsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How long a question for approval can be answered in a chat."""
     shed_seconds: _Seconds = 2.0
     """A webhook gets 503 while the oldest message has waited longer than this."""
+    live_after_seconds: float = 1.0
+    """A reply that takes longer is announced while it is written; 0: none is."""
     slack: ChannelSettings = ChannelSettings()
     telegram: ChannelSettings = ChannelSettings()
     whatsapp: ChannelSettings = ChannelSettings()

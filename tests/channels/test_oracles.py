@@ -106,8 +106,33 @@ class TestSlack:
         with pytest.raises(SlackApiError, match="invalid_auth"):
             await AsyncWebClient(token="xoxb-other", base_url=f"{slack.api}/").auth_test()
 
+    @pytest.mark.req("H-01")
+    async def test_its_client_sets_a_status_as_our_codec_does(self, slack: FakeSlack) -> None:
+        (arrival,) = Slack().parse_webhook(slack.mention("hello")[1]).arrivals
+        channel, _, thread_ts = arrival.recipient.partition(":")
+        client = AsyncWebClient(token=slack.secrets["bot_token"], base_url=f"{slack.api}/")
+        await client.assistant_threads_setStatus(channel_id=channel, thread_ts=thread_ts, status="is writing…")
+        ours = Slack(slack.api).build_typing(slack.secrets, arrival)
+        assert ours is not None
+        assert (await perform(ours)).status == 200
+        assert slack.signs[0] == slack.signs[1]
+
 
 class TestTelegram:
+    @pytest.mark.req("H-01")
+    async def test_its_bot_shows_drafts_and_typing_as_our_codec_does(self, telegram: FakeTelegram) -> None:
+        (arrival,) = Telegram().parse_webhook(telegram.write("hello")).arrivals
+        codec = Telegram(telegram.api)
+        async with Bot(telegram.secrets["bot_token"], base_url=f"{telegram.api}/bot") as bot:
+            await bot.send_chat_action(1001, "typing")
+            await bot.send_message_draft(1001, draft_id=1, text="Hello,")
+        for request in (
+            codec.build_typing(telegram.secrets, arrival),
+            codec.build_draft(telegram.secrets, arrival, "Hello,"),
+        ):
+            assert (await perform(request)).status == 200
+        assert telegram.signs[:2] == telegram.signs[2:]
+
     async def test_its_parser_reads_the_stand_ins_updates(self, telegram: FakeTelegram) -> None:
         body = telegram.write("/new plans")
         update = Update.de_json(json.loads(body), None)

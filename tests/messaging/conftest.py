@@ -116,7 +116,12 @@ async def staging(store: Store, tenant_id: str, clock: ManualClock, **changes: A
         settings = Settings(
             tenant=tenant_id,
             service=SERVICE,
-            channels=ChannelsSettings(keys=KEYS, sweep_seconds=0.05, **{**apis, **changes.pop("channels", {})}),
+            channels=ChannelsSettings(
+                keys=KEYS,
+                sweep_seconds=0.05,
+                live_after_seconds=changes.pop("live_after_seconds", 0.0),
+                **{**apis, **changes.pop("channels", {})},
+            ),
             **{"agent": "scripted", **changes},
         )
         threadline = Threadline(store, settings, clock, agents={"scripted": make_agent(agent)})

@@ -44,6 +44,10 @@ class Surroundings(Protocol):
     def inject(self, kind: str, what: str) -> None: ...
 
 
+# What shows that a reply is being written; nothing of it stays in a conversation.
+_SIGNS = frozenset(("sendChatAction", "sendMessageDraft", "assistant.threads.setStatus"))
+
+
 class SimulatedPlatforms:
     """Implements `ports.Http`."""
 
@@ -108,6 +112,8 @@ class SimulatedPlatforms:
         if request.url.endswith("/conversations.history"):
             (channel,) = parse_qs(request.body.decode())["channel"]
             return _response(200, {"ok": True, "messages": self._posted.get(channel, [])})
+        if request.url.rpartition("/")[2] in _SIGNS:
+            return _response(200, {"ok": True, "result": True})
         response = self._take(request, is_answered=fate == "answered" and is_awaited)
         return None if fate == "silent" else response
 

@@ -116,6 +116,8 @@ class _Page(msgspec.Struct):
 class Slack:
     platform: Surface = "slack"
     must_know_bot = False
+    typing_seconds = 60.0
+    """Slack shows a status for two minutes."""
     secret_names: Mapping[str, str] = {
         "signing_secret": "the app's Basic Information, under App Credentials",
         "bot_token": "the app's OAuth & Permissions, after it is installed; starts with xoxb-",
@@ -207,6 +209,22 @@ class Slack:
         message["metadata"] = {"event_type": _EVENT_TYPE, "event_payload": {"id": key}}
         headers = self._headers(secrets, "application/json; charset=utf-8")
         return HttpRequest("POST", f"{self._api}/chat.postMessage", headers, jsontext.dump(message, "payload"))
+
+    def build_typing(self, secrets: Mapping[str, str], arrival: Arrival) -> HttpRequest | None:
+        """Only threads have a status. Slack takes it away when the reply is posted."""
+        channel, _, thread_ts = arrival.recipient.partition("/")[0].partition(":")
+        if not thread_ts:
+            return None
+        status = {"channel_id": channel, "thread_ts": thread_ts, "status": "is writing…"}
+        headers = self._headers(secrets, "application/json; charset=utf-8")
+        url = f"{self._api}/assistant.threads.setStatus"
+        return HttpRequest("POST", url, headers, jsontext.dump(status, "status"))
+
+    def has_drafts(self, arrival: Arrival) -> bool:
+        return False
+
+    def build_draft(self, secrets: Mapping[str, str], arrival: Arrival, text: str) -> None:
+        return None
 
     def parse_response(self, response: HttpResponse) -> Outcome:
         answer = parse_body(response, _Answer)

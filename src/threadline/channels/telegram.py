@@ -137,6 +137,8 @@ class _CallbackQuery(msgspec.Struct, rename={"sender": "from"}):
 class Telegram:
     platform: Surface = "telegram"
     must_know_bot = True
+    typing_seconds = 4.0
+    """Telegram shows it for five."""
     secret_names: Mapping[str, str] = {
         "bot_token": "the token from @BotFather: digits, a colon, letters",
         "webhook_secret": "a random word of letters, digits, _ and -, the same as in setWebhook",
@@ -205,6 +207,19 @@ class Telegram:
             message["message_thread_id"] = topic
         return self._call(secrets, "sendMessage", message)
 
+    def build_typing(self, secrets: Mapping[str, str], arrival: Arrival) -> HttpRequest:
+        return self._call(secrets, "sendChatAction", {**_where(arrival), "action": "typing"})
+
+    def has_drafts(self, arrival: Arrival) -> bool:
+        return not arrival.shared
+
+    def build_draft(self, secrets: Mapping[str, str], arrival: Arrival, text: str) -> HttpRequest:
+        # Of a reply that becomes several messages, the one that is being written.
+        *_, last = split(markdown.parse_markdown(text), measure, TEXT_LIMIT)
+        # Drafts with one id are changes of one draft; the question's number is unique in the chat.
+        draft_id = int(arrival.key.rpartition(":")[2])
+        return self._call(secrets, "sendMessageDraft", {**_where(arrival), "draft_id": draft_id, **compose(last)})
+
     def parse_response(self, response: HttpResponse) -> Outcome:
         answer = parse_body(response, _Answer)
         if answer is None:
@@ -255,6 +270,11 @@ def _refused(response: HttpResponse, answer: _Answer) -> Transient | Permanent:
     if isinstance(found, Transient) and answer.retry_after is not None:
         return Transient(reason, answer.retry_after)
     return found
+
+
+def _where(arrival: Arrival) -> dict[str, Any]:
+    chat_id, topic = _read_recipient(arrival.recipient)
+    return {"chat_id": chat_id} if topic is None else {"chat_id": chat_id, "message_thread_id": topic}
 
 
 def _read_recipient(recipient: str) -> tuple[int, int | None]:

@@ -129,6 +129,8 @@ class _Answer(msgspec.Struct):
 class WhatsApp:
     platform: Surface = "whatsapp"
     must_know_bot = False
+    typing_seconds = 20.0
+    """WhatsApp shows it for 25."""
     secret_names: Mapping[str, str] = {
         "app_secret": "the app's settings, under Basic",
         "access_token": "a system user's token from the business settings, with whatsapp_business_messaging",
@@ -202,6 +204,20 @@ class WhatsApp:
             "biz_opaque_callback_data": key,
             **jsontext.parse(payload, "payload"),
         }
+        return self._post(secrets, number_id, message)
+
+    def build_typing(self, secrets: Mapping[str, str], arrival: Arrival) -> HttpRequest:
+        """It also marks the message as read."""
+        about = {"messaging_product": "whatsapp", "status": "read", "message_id": arrival.key}
+        return self._post(secrets, arrival.recipient.partition(":")[0], {**about, "typing_indicator": {"type": "text"}})
+
+    def has_drafts(self, arrival: Arrival) -> bool:
+        return False
+
+    def build_draft(self, secrets: Mapping[str, str], arrival: Arrival, text: str) -> None:
+        return None
+
+    def _post(self, secrets: Mapping[str, str], number_id: str, message: dict[str, Any]) -> HttpRequest:
         headers = {
             "authorization": f"Bearer {require_sendable_secret(secrets, 'access_token')}",
             "content-type": "application/json",

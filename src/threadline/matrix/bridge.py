@@ -113,8 +113,8 @@ class LocalBridge:
         self._threadline.messaging.wake(self._tenant_id)
 
     async def stream(self, turn: RunningTurn) -> AsyncIterator[Event]:
-        async for streamed in self._threadline.streams.read(Scope(self._tenant_id, turn.user_id), turn.turn_id):
-            yield streamed.event
+        async for event in self._threadline.streams.events(Scope(self._tenant_id, turn.user_id), turn.turn_id):
+            yield event
 
     async def rooms(self) -> list[Room]:
         return await self._threadline.bridges.rooms(self._tenant_id, SURFACE)

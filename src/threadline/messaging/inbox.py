@@ -43,6 +43,7 @@ from threadline.messaging.approval_answers import AnswerRefused, ApprovalAnswers
 from threadline.messaging.arrival_turns import claim_of, turn_request
 from threadline.messaging.chat_commands import ChatCommands, CommandReply, is_for_viewers
 from threadline.messaging.command_executor import Hint
+from threadline.messaging.live_views import LiveViews
 from threadline.messaging.outbox import Outbox
 from threadline.messaging.place_threads import CommandContext
 from threadline.messaging.receipts import WITHOUT_REPLY, Decision, Receipt
@@ -53,6 +54,7 @@ from threadline.observability.metrics import Metrics
 from threadline.ports import Approver, Clock, Store, Transaction
 from threadline.turns.acceptance import TurnRequest, Turns
 from threadline.turns.runner import AgentFinder, Runner
+from threadline.turns.streams import Streams
 
 log = logging.getLogger("threadline.inbox")
 
@@ -84,6 +86,8 @@ class Inbox:
         *,
         agents: Mapping[Surface, str],
         replay_windows: Mapping[Surface, dt.timedelta],
+        live_views: LiveViews,
+        streams: Streams,
         wake: Callable[[str], None],
     ) -> None:
         self._store = store
@@ -108,6 +112,8 @@ class Inbox:
         )
         self._agents = agents
         self._replay_windows = replay_windows
+        self._live_views = live_views
+        self._streams = streams
         self._wake = wake
         self._room_events = RoomEvents(store, outbox, commands, runner)
 
@@ -166,7 +172,7 @@ class Inbox:
                 receipt = await self._room_events.retract(scope, arrival, correlation_id)
             case "answer":
                 receipt = await self._answers.receive(scope, arrival, correlation_id)
-                self._start(scope, receipt)
+                self._start(scope, receipt, arrival)
             case "unsupported":
                 receipt = await self._explain(scope, arrival, correlation_id)
             case _:
@@ -235,7 +241,7 @@ class Inbox:
             return await self._answers.refuse(scope, arrival, correlation_id, refused)
         except (InvalidInput, NotFound, Conflict) as exc:
             return await self._refuse(scope, arrival, correlation_id, str(exc))
-        self._start(scope, receipt)
+        self._start(scope, receipt, arrival)
         for turn_id in receipt.stopped:
             # The stored request reaches whichever process runs the turn; a turn of this process ends now.
             await self._runner.stop(scope, turn_id)
@@ -298,13 +304,15 @@ class Inbox:
         )
         return Receipt(decision, stored.turn)
 
-    def _start(self, scope: Scope, receipt: Receipt) -> None:
+    def _start(self, scope: Scope, receipt: Receipt, arrival: Arrival) -> None:
         """Runs the turn that an arrival began or continued."""
         if receipt.decision == "accepted" and receipt.turn is not None:
             # An answer has enqueued what became of its question; the reply follows when the turn has ended.
             self._wake(scope.tenant_id)
             running = self._runner.start(scope, receipt.turn, self._approver)
             running.add_done_callback(lambda _: self._wake(scope.tenant_id))
+            stream = partial(self._streams.events, scope, receipt.turn.id)
+            self._live_views.follow(scope, arrival, running, stream)
 
     async def _denial(self, scope: Scope, request: TurnRequest, agent_id: str) -> Denial | None:
         try:

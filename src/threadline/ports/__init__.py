@@ -10,7 +10,15 @@ from threadline.ports.admission import Admission, Spending, SpendingRefusal
 from threadline.ports.agents import Agent, AgentServices, Approver, Guard, ToolJournal, Verdict, WritingAgent
 from threadline.ports.gateway import Gateway, GatewayContexts, GatewayReply, GatewayThread
 from threadline.ports.gateway_values import GatewayValues
-from threadline.ports.platforms import Answered, Channel, EditableChannel, Http, PolledChannel, SearchableChannel
+from threadline.ports.platforms import (
+    Answered,
+    Channel,
+    EditableChannel,
+    Http,
+    LiveChannel,
+    PolledChannel,
+    SearchableChannel,
+)
 from threadline.ports.process import Cipher, Clock, Processes, Span, SpanKind, Tracer
 from threadline.ports.store import (
     DatabaseTransaction,
@@ -43,6 +51,7 @@ __all__ = [
     "GatewayValues",
     "Guard",
     "Http",
+    "LiveChannel",
     "Masker",
     "PolledChannel",
     "PoolStats",

@@ -10,6 +10,7 @@ from threadline.core.approval_questions import ChatQuestion
 from threadline.core.messages import Message
 from threadline.core.platform_messages import (
     Ambiguous,
+    Arrival,
     BotIdentity,
     Delivery,
     HttpRequest,
@@ -128,6 +129,29 @@ class EditableChannel(Channel, Protocol):
 
     def build_edit(self, secrets: Mapping[str, str], recipient: str, message_id: str, payload: str) -> HttpRequest:
         """The request that changes the message. SettingsInvalid like `build_request`."""
+        ...
+
+
+@runtime_checkable
+class LiveChannel(Channel, Protocol):
+    """A platform that can show that a reply is being written. Nothing of that stays in the conversation."""
+
+    @property
+    def typing_seconds(self) -> float:
+        """How often the sign is repeated, before the platform takes it away."""
+        ...
+
+    def build_typing(self, secrets: Mapping[str, str], arrival: Arrival) -> HttpRequest | None:
+        """The request that shows that a reply to this message is being written. None if the platform shows nothing in
+        such a place. SettingsInvalid like `build_request`."""
+        ...
+
+    def has_drafts(self, arrival: Arrival) -> bool:
+        """Whether the sender can be shown the reply as far as it is written."""
+        ...
+
+    def build_draft(self, secrets: Mapping[str, str], arrival: Arrival, text: str) -> HttpRequest | None:
+        """The request that shows this part of the reply, in the place of what was shown before."""
         ...
 
 

@@ -199,6 +199,11 @@ class Streams:
             for streamed in batch:
                 yield streamed
 
+    async def events(self, scope: Scope, turn_id: str) -> AsyncIterator[Event]:
+        """The events of `read` without their numbers."""
+        async for streamed in self.read(scope, turn_id):
+            yield streamed.event
+
     async def batches(
         self,
         scope: Scope,

@@ -49,6 +49,13 @@ class Edit(NamedTuple):
     has_buttons: bool
 
 
+class Sign(NamedTuple):
+    """What shows that a reply is being written: the text of a draft, or nothing where only that is shown."""
+
+    where: str
+    text: str
+
+
 class Notice(NamedTuple):
     """A text that only one person saw."""
 
@@ -66,6 +73,9 @@ class FakePlatform:
 
     def __init__(self, clock: Clock | None = None, *, port: int = 0) -> None:
         self._port = port
+        self.signs: list[Sign] = []
+        """Signs that a reply is being written, and drafts of it."""
+        self.has_drafts = True
         self.clock = clock or SystemClock()
         self.webhook: str | None = None
         self.sent: list[Reply] = []
@@ -151,6 +161,11 @@ class FakePlatform:
     async def _edit(self, message_id: str, text: str, *, has_buttons: bool) -> None:
         async with self._changed:
             self.edits.append(Edit(message_id, text, has_buttons))
+            self._changed.notify_all()
+
+    async def _show(self, where: str, text: str = "") -> None:
+        async with self._changed:
+            self.signs.append(Sign(where, text))
             self._changed.notify_all()
 
     async def _notice(self, to: str, text: str) -> None:

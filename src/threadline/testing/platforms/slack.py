@@ -177,6 +177,8 @@ class FakeSlack(FakePlatform):
                 return told({"ok": True, "message_ts": self._ts()})
             case "conversations.history" | "conversations.replies":
                 return self._search(method, given)
+            case "assistant.threads.setStatus":
+                return await self._set_status(given)
             case "auth.test":
                 me = {"user_id": BOT_USER, "user": "threadline", "bot_id": "B0FAKE"}
                 return told({"ok": True, "team_id": TEAM, **me})
@@ -220,6 +222,12 @@ class FakeSlack(FakePlatform):
             return told({"ok": False, "error": "invalid_blocks" if text else "no_text"})
         await self._edit(ts, text, has_buttons=bool(_buttons(given)))
         return told({"ok": True, "channel": channel, "ts": ts, "text": text})
+
+    async def _set_status(self, given: dict[str, Any]) -> Told:
+        if not given.get("thread_ts") or "status" not in given:
+            return told({"ok": False, "error": "invalid_arguments"})
+        await self._show(f"{given['channel_id']}:{given['thread_ts']}")
+        return told({"ok": True})
 
     def _search(self, method: str, given: dict[str, Any]) -> Told:
         self.searches += 1

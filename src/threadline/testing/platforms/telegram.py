@@ -106,6 +106,11 @@ class FakeTelegram(FakePlatform):
                 return await self._send(given)
             case "editMessageText":
                 return await self._edit_text(given)
+            case "sendChatAction":
+                await self._show(_place(given))
+                return told({"ok": True, "result": True})
+            case "sendMessageDraft":
+                return await self._draft(given)
             case "answerCallbackQuery":
                 return await self._answer_query(given)
             case "getUpdates":
@@ -151,6 +156,15 @@ class FakeTelegram(FakePlatform):
             return await fall_silent()
         return told({"ok": True, "result": result})
 
+    async def _draft(self, given: dict[str, Any]) -> Told:
+        """A preview in a private chat, which goes away by itself."""
+        if not self.has_drafts or int(given["chat_id"]) < 0:
+            return _error(400, "Bad Request: TEXTDRAFT_PEER_INVALID")
+        if int(given["draft_id"]) == 0 or len(given["text"].encode("utf-16-le")) // 2 > _LONGEST_TEXT:
+            return _error(400, "Bad Request: DRAFT_INVALID")
+        await self._show(_place(given), given["text"])
+        return told({"ok": True, "result": True})
+
     async def _edit_text(self, given: dict[str, Any]) -> Told:
         fault = self._fault()
         if fault is not None:
@@ -195,6 +209,11 @@ class FakeTelegram(FakePlatform):
 def _commands(text: str) -> list[dict[str, Any]]:
     word = text.split(maxsplit=1)[0] if text.strip() else ""
     return [{"type": "bot_command", "offset": 0, "length": len(word)}] if word.startswith("/") and word[1:] else []
+
+
+def _place(given: dict[str, Any]) -> str:
+    topic = given.get("message_thread_id")
+    return f"{given['chat_id']}:{topic}" if topic else str(given["chat_id"])
 
 
 def _parameters(asked: Asked) -> dict[str, Any]:

@@ -102,7 +102,11 @@ class FakeWhatsApp(FakePlatform):
             return told({"id": "122100000000000001", "name": "Threadline"})
         if asked.method != "POST" or not asked.path.endswith(f"/{NUMBER_ID}/messages"):
             return _error(404, 100, "Unsupported request")
-        return await self._send(json.loads(asked.body))
+        given = json.loads(asked.body)
+        if given.get("status") == "read":
+            await self._show(given["message_id"])
+            return told({"success": True})
+        return await self._send(given)
 
     async def _send(self, message: dict[str, Any]) -> Told:
         fault = self._fault()
