@@ -15,6 +15,7 @@ from threadline.cli.thread_filters import add_filter_options
 from threadline.version import __version__
 
 FORMATS = ("jsonl", "json", "markdown")
+IMPORT_SOURCES = ("chatgpt", "claude-code", "codex", "llm", "uimessages", "openai")
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -188,10 +189,23 @@ def _add_transfer(add: AddCommand) -> None:
     out.add_argument("--deleted", action="store_true", help="with --all, deleted threads too")
     out.add_argument("--format", choices=FORMATS, default="jsonl", help="jsonl can be imported again (default: jsonl)")
     out.add_argument("-o", "--output", metavar="FILE", help="write to this file (default: standard output)")
+    _add_import(add)
+
+
+def _add_import(add: AddCommand) -> None:
     into = add(
-        "import", "import threads from a jsonl export; a repeat imports nothing twice", "transfer:import_threads"
+        "import",
+        "import threads of Threadline or of another program; a repeat imports nothing twice",
+        "transfer:import_threads",
+        examples=("threads.jsonl", "chatgpt-export.zip --dry-run", "--from claude-code --watch"),
     )
-    into.add_argument("file", help="a file, or - for standard input")
+    where = "a file, a folder, or - for standard input (default: the folder of --from)"
+    into.add_argument("file", nargs="?", help=where)
+    which = "the program that the conversations come from (default: recognised by their form)"
+    into.add_argument("--from", dest="source", choices=IMPORT_SOURCES, help=which)
+    into.add_argument("--dry-run", action="store_true", help="count what would be imported and store nothing")
+    into.add_argument("--watch", action="store_true", help="go on, and import sessions as they are written")
+    into.add_argument("--every", type=float, default=5.0, metavar="SECONDS", help="how often to look (default: 5)")
     trust = "import system prompts and system messages as such: agents follow them, so only from a file you trust"
     into.add_argument("--keep-system", action="store_true", help=trust)
 

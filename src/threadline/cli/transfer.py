@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import IO
 
 from threadline.cli.connection import open_threadline, user_scope
+from threadline.cli.import_sources import import_sources
 from threadline.cli.output import Progress, output_file, pluralize, report
 from threadline.cli.thread_ids import find_thread
 from threadline.core.errors import InvalidInput
 from threadline.core.history import IMPORTED_PROMPT, ImportedThread, ImportOutcome
 from threadline.core.ids import is_id
 from threadline.core.threads import Thread
+from threadline.importers.sources import detect
 from threadline.threads.transfer import Importer, export, lines_of
 from threadline.threads.user_threads import Threads
 
@@ -64,6 +66,15 @@ async def _list_all(threads: Threads, *, deleted: bool) -> AsyncIterator[Thread]
 
 
 async def import_threads(args: argparse.Namespace) -> None:
+    source = args.source or (detect(Path(args.file)) if args.file not in (None, "-") else None)
+    if source is not None:
+        await import_sources(args, source)
+        return
+    if args.file is None:
+        raise InvalidInput("nothing to import: name a file, or a program with --from")
+    if args.watch or args.dry_run:
+        option = "--watch" if args.watch else "--dry-run"
+        raise InvalidInput(f"{option} must be used with another program's conversations: name it with --from")
     async with open_threadline(args) as tl:
         importer = Importer(tl.store, tl.sealer, tl.clock, user_scope(tl))
         progress = Progress("Imported threads")

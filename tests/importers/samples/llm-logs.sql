@@ -1,0 +1,18 @@
+CREATE TABLE conversations (id TEXT PRIMARY KEY, name TEXT, model TEXT);
+CREATE TABLE responses (id TEXT PRIMARY KEY, model TEXT, prompt TEXT, system TEXT, prompt_json TEXT, options_json TEXT, response TEXT, response_json TEXT, conversation_id TEXT, duration_ms INTEGER, datetime_utc TEXT, input_tokens INTEGER, output_tokens INTEGER, token_details TEXT, schema_id TEXT, resolved_model TEXT);
+CREATE TABLE attachments (id TEXT PRIMARY KEY, type TEXT, path TEXT, url TEXT, content BLOB);
+CREATE TABLE prompt_attachments (response_id TEXT, attachment_id TEXT, "order" INTEGER);
+CREATE TABLE fragments (id INTEGER PRIMARY KEY, hash TEXT, content TEXT, datetime_utc TEXT, source TEXT);
+CREATE TABLE prompt_fragments (response_id TEXT, fragment_id INTEGER, "order" INTEGER);
+CREATE TABLE tool_calls (id INTEGER PRIMARY KEY, response_id TEXT, tool_id INTEGER, name TEXT, arguments TEXT, tool_call_id TEXT);
+CREATE TABLE tool_results (id INTEGER PRIMARY KEY, response_id TEXT, tool_id INTEGER, name TEXT, output TEXT, tool_call_id TEXT, exception TEXT);
+INSERT INTO conversations VALUES ('01jconv', 'Weather in Rome', 'gpt-4o-mini');
+INSERT INTO responses VALUES ('01jr1', 'gpt-4o-mini', 'Weather in Rome?', 'Be brief.', NULL, '{}', '', NULL, '01jconv', 100, '2026-05-01T12:00:00.123456', 12, 3, NULL, NULL, 'gpt-4o-mini-2024-07-18');
+INSERT INTO tool_calls VALUES (1, '01jr1', 1, 'weather', '{"city": "Rome"}', 'call_1');
+INSERT INTO responses VALUES ('01jr2', 'gpt-4o-mini', '', NULL, NULL, '{}', 'Sunny.', NULL, '01jconv', 100, '2026-05-01T12:00:02', 20, 2, NULL, NULL, NULL);
+INSERT INTO tool_results VALUES (1, '01jr2', 1, 'weather', '{"sky": "sunny"}', 'call_1', NULL);
+INSERT INTO attachments VALUES ('att1', 'image/png', NULL, 'https://example.org/cat.png', NULL);
+INSERT INTO fragments VALUES (1, 'h', 'A long text.', '2026-05-01', 'notes.txt');
+INSERT INTO responses VALUES ('01jr3', 'gpt-4o-mini', 'What is this?', NULL, NULL, '{}', 'A cat.', NULL, NULL, 100, '2026-05-02T12:00:00', 5, 2, NULL, NULL, NULL);
+INSERT INTO prompt_attachments VALUES ('01jr3', 'att1', 0);
+INSERT INTO prompt_fragments VALUES ('01jr3', 1, 0);
