@@ -47,7 +47,7 @@ def test_agents_of_frameworks_are_agents_here() -> None:
 
 
 @pytest.mark.req("G-02")
-@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
 async def test_langgraphs_own_tests_of_stores_pass(kind: str, tmp_path: Path) -> None:
     database = str(tmp_path / "store.db") if kind == "sqlite" else await postgres_database()
     variables = {"FRAMEWORK_TEST_DATABASE": database}
