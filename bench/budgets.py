@@ -99,6 +99,8 @@ HTTP_READ = _both("HTTP: read a thread of 100 messages", None)
 HTTP_READ_P99 = _both("HTTP: read a thread of 100 messages: slowest of 100", None)
 HTTP_CHAT = _both("HTTP: chat with the rehearsal agent", None)
 HTTP_CHAT_P99 = _both("HTTP: chat with the rehearsal agent: slowest of 100", None)
+HTTP_RESPONSE = _both("HTTP: create a response with OpenAI's API", None)
+HTTP_RESPONSE_P99 = _both("HTTP: create a response with OpenAI's API: slowest of 100", None)
 HTTP_RAW = _both("HTTP: read a thread of 10,000 messages", None)
 STREAMS_MEMORY = Measure("10,000 idle streams: memory", _value(400))
 STREAMS_MEMORY_EACH = Measure("10,000 idle streams: memory for each")
@@ -169,6 +171,8 @@ MEASURES = (
     HTTP_READ_P99,
     HTTP_CHAT,
     HTTP_CHAT_P99,
+    HTTP_RESPONSE,
+    HTTP_RESPONSE_P99,
     HTTP_RAW,
     STREAMS_MEMORY,
     STREAMS_MEMORY_EACH,

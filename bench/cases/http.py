@@ -24,6 +24,8 @@ from bench.budgets import (
     HTTP_RAW,
     HTTP_READ,
     HTTP_READ_P99,
+    HTTP_RESPONSE,
+    HTTP_RESPONSE_P99,
     OURS,
     Measure,
 )
@@ -43,7 +45,8 @@ QUESTION = "long 100"
 
 
 async def requests(arena: Arena) -> list[Row]:
-    """Lists of 50 threads, reads of a thread of 100 messages and chats with the rehearsal agent, over 8 connections."""
+    """Lists of 50 threads, reads of a thread of 100 messages, chats and responses of the rehearsal agent, over 8
+    connections."""
     rows: list[Row] = []
     threads = {f"thread-{number}": turns(5) for number in range(arena.sized(1_000, 100))}
     threads["read"] = turns(50)
@@ -53,6 +56,7 @@ async def requests(arena: Arena) -> list[Row]:
             (HTTP_LIST, HTTP_LIST_P99, lambda: request("GET", THREADS), arena.sized(800, 160)),
             (HTTP_READ, HTTP_READ_P99, lambda: request("GET", f"{THREADS}/read"), arena.sized(800, 160)),
             (HTTP_CHAT, HTTP_CHAT_P99, lambda: _chat(f"chat-{next(numbers)}"), arena.sized(400, 80)),
+            (HTTP_RESPONSE, HTTP_RESPONSE_P99, _response, arena.sized(400, 80)),
         ]
         for work, slowest, asking, count in kinds:
             taken = await _in_turns(servers, asking, count, rounds=arena.sized(10, 3))
@@ -133,6 +137,10 @@ async def _said(address: str) -> list[str]:
 def _chat(key: str) -> bytes:
     message = {"role": "user", "parts": [{"type": "text", "text": QUESTION}]}
     return request("POST", "/api/v1/ai/chat", msgspec.json.encode({"id": key, "message": message}))
+
+
+def _response() -> bytes:
+    return request("POST", "/v1/responses", msgspec.json.encode({"model": "rehearsal", "input": QUESTION}))
 
 
 async def _in_turns(

@@ -1,7 +1,8 @@
 """The reference over HTTP: a Starlette app that does the same I/O by hand, and nothing else.
 
-It lists threads, reads one and answers a chat with the same words, with the same commits and in the same chunks, on the
-bare driver. There are no tenants, limits, checks, leases, masking or streams that could be resumed.
+It lists threads, reads one and answers a chat or a request for a response with the same words, with the same commits
+and in the same chunks, on the bare driver. There are no tenants, limits, checks, leases, masking or streams that could
+be resumed.
 """
 
 from __future__ import annotations
@@ -154,11 +155,22 @@ def bare_app(tables: Tables, deltas: list[str]) -> Starlette:
         await tables.answer(key, orjson.dumps([{"type": "text", "text": "".join(deltas)}]).decode())
         yield _frame({"type": "text-end", "id": "p1"}) + _frame({"type": "finish"}) + b"data: [DONE]\n\n"
 
+    async def respond(request: Request) -> Response:
+        question = orjson.loads(await request.body())["input"]
+        key, text = uuid.uuid4().hex, "".join(deltas)
+        await tables.ask(key, orjson.dumps([{"type": "text", "text": question}]).decode())
+        await tables.answer(key, orjson.dumps([{"type": "text", "text": text}]).decode())
+        content = [{"type": "output_text", "text": text, "annotations": []}]
+        item = {"id": f"msg_{key}", "type": "message", "role": "assistant", "content": content}
+        body = {"id": f"resp_{key}", "object": "response", "status": "completed", "output": [item]}
+        return _json(orjson.dumps(body))
+
     return Starlette(
         routes=[
             Route("/api/v1/ai/threads", list_threads),
             Route("/api/v1/ai/threads/{key}", read),
             Route("/api/v1/ai/chat", chat, methods=["POST"]),
+            Route("/v1/responses", respond, methods=["POST"]),
         ]
     )
 

@@ -103,6 +103,11 @@ OF_AUTHENTICATION = frozenset(("openSignInLink",))
 """This service has no authentication; tests/service/test_sign_in.py does."""
 
 
+OF_SCENE = (
+    "token_id", "message_id", "response_id", "turn_id", "hold_id", "sign_in_id", "conversation_id", "item_id",
+)  # fmt: skip
+
+
 async def set_the_scene(client: Client) -> dict[str, Any]:
     """Creates what the examples refer to: a thread with two turns, a saved point, an agent, a context, a token."""
     await client.ask("What is there to see?", "lisbon")
@@ -122,7 +127,12 @@ async def set_the_scene(client: Client) -> dict[str, Any]:
     await client.http.delete(f"{THREADS}/gone")
     timelines = (await client.http.get(f"{THREADS}/lisbon/timelines")).json()["timelines"]
     messages = (await client.http.get(f"{THREADS}/lisbon/messages")).json()["messages"]
+    conversation = await client.http.post("/v1/conversations", json={"items": [{"role": "user", "content": "Hi"}]})
+    conversation_id = conversation.json()["id"]
+    items = await client.http.get(f"/v1/conversations/{conversation_id}/items")
     return {
+        PATH["conversation_id"].example: conversation_id,
+        PATH["item_id"].example: items.json()["first_id"],
         "a timeline of this thread": timelines[0]["id"],
         "a deleted thread": gone.json()["id"],
         PATH["token_id"].example: token["id"],
@@ -139,12 +149,14 @@ async def test_every_example_succeeds_and_matches_its_schema(threadline: Threadl
     made = (await client.http.get("/openapi.json")).json()
     lines = (await client.http.get(f"{THREADS}/lisbon/export")).content
     # What deletes comes last, so that the rest has something to speak of.
-    for path, method, each in sorted(operations(made), key=lambda found: found[1] == "delete"):
+    for path, method, each in sorted(
+        operations(made), key=lambda found: (found[1] == "delete", found[2]["operationId"] == "deleteConversation")
+    ):
         if each["operationId"] in OF_PLATFORMS | OF_AUTHENTICATION:
             continue
         for body in bodies(each, standing) or [lines if each["operationId"] == "importThreads" else None]:
             url = path.format(**{p["name"]: p["example"] for p in each["parameters"] if p["in"] == "path"})
-            for name in ("token_id", "message_id", "response_id", "turn_id", "hold_id", "sign_in_id"):
+            for name in OF_SCENE:
                 url = url.replace(PATH[name].example, standing[PATH[name].example])
             sent: dict[str, Any] = {"content": body} if isinstance(body, bytes) else {"json": body}
             if each["operationId"] == "searchThreads":
@@ -215,7 +227,9 @@ async def test_text_that_cannot_be_stored_is_refused_as_the_document_says(client
     await set_the_scene(client)
     made = (await client.http.get("/openapi.json")).json()
     refused = 0
-    for path, method, each in sorted(operations(made), key=lambda found: found[1] == "delete"):
+    for path, method, each in sorted(
+        operations(made), key=lambda found: (found[1] == "delete", found[2]["operationId"] == "deleteConversation")
+    ):
         for url, body in with_wrong_text(path, each):
             media = next(iter(each.get("requestBody", {}).get("content", {})), "application/json")
             answer = await client.http.request(method, url, content=body, headers={"content-type": media})

@@ -13,6 +13,8 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from itertools import count
 
+import msgspec
+
 from threadline.agents.call_runner import Hooks, Outcome, ToolCallRunner
 from threadline.agents.limits import RunLimits, TimeBudget
 from threadline.agents.models import Model, RoundSettings, ToolSpec
@@ -65,7 +67,7 @@ class LoopAgent:
         await self._model.close()
 
     async def run(self, prompt: Prompt, services: AgentServices) -> AsyncGenerator[Event, None]:
-        settings = RoundSettings(prompt.model, prompt.turn_id, prompt.response_format)
+        settings = RoundSettings(prompt.model, prompt.turn_id, prompt.response_format, prompt.model_options)
         reply = ReplyBuilder(prompt, limit=self._limits.reply_bytes)
         tools, warnings = await self._offered(services)
         for warning in warnings:
@@ -95,6 +97,7 @@ class LoopAgent:
                         yield event
                 if not reply.calls:
                     break
+                settings = msgspec.structs.replace(settings, options=settings.options.after_first_round())
         yield reply.end
 
     async def write(self, prompt: Prompt) -> AsyncGenerator[Event, None]:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from threadline.core.events import Event
+from threadline.core.model_options import ModelOptions
 from threadline.core.prompts import PromptMessage
 
 
@@ -29,6 +30,7 @@ class RoundSettings(msgspec.Struct, frozen=True):
     model: str | None = None
     turn_id: str | None = None
     response_format: dict[str, Any] | None = None
+    options: ModelOptions = ModelOptions()
 
 
 class Model(Protocol):

@@ -66,7 +66,7 @@ class OpenAIModel:
             "model": settings.model or self._model or "default",
             "messages": to_chat(messages, alternating=self._alternating),
             "stream": True,
-            "extra_body": self._options or None,
+            "extra_body": self._merged(settings.options.for_chat(with_tools=bool(tools))) or None,
         }
         if tools:
             request["tools"] = [_function(tool) for tool in tools]
@@ -75,6 +75,13 @@ class OpenAIModel:
         if self._with_usage:
             request["stream_options"] = {"include_usage": True}
         return self._retrier.run(lambda: self._attempt(request))
+
+    def _merged(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """The agent's own options, with what the request asks for in their place."""
+        if "max_tokens" in self._options and "max_completion_tokens" in asked:
+            # Older servers know only the old name, which the agent's settings then have.
+            asked["max_tokens"] = asked.pop("max_completion_tokens")
+        return {**self._options, **asked}
 
     async def _attempt(self, request: dict[str, Any]) -> AsyncGenerator[Event, None]:
         parser = OpenAIStream()

@@ -12,6 +12,7 @@ import msgspec
 
 from threadline.core import jsontext
 from threadline.core.messages import Role
+from threadline.core.model_options import ModelOptions
 from threadline.core.parts import FilePart, Part, ReasoningPart, StepStartPart, TextPart, ToolPart, plain_text
 
 WRAPPED_INPUT = "malformed_input"
@@ -46,6 +47,7 @@ class Prompt(msgspec.Struct, frozen=True):
     """What the caller asked the model's output to look like, in the words of OpenAI's chat API."""
     steered: dict[str, tuple[Part, ...]] = {}
     """The messages that the unfinished reply at the end of `messages` took in, by the id in their markers."""
+    model_options: ModelOptions = ModelOptions()
 
 
 def say(role: Role, text: str) -> PromptMessage:

@@ -169,6 +169,8 @@ def answering_turn_id(root_id: str, approval_id: str) -> str:
     return f"{root_id}.{digest.hexdigest()[:16]}"
 
 
+CUT_SHORT = "cut_short"
+"""In `Turn.seen`: why the model ended a reply that is not complete, `length` or `content-filter`."""
 BEGUN = "begun"
 """In `Turn.seen`: of the reply that the turn continues, how many parts there were and which calls were open."""
 TAKEN_BY = "taken_by"

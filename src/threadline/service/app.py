@@ -55,6 +55,7 @@ from threadline.service.routes.dispatch import DispatchRoutes
 from threadline.service.routes.messages import MessageRoutes
 from threadline.service.routes.monitoring import MonitoringRoutes
 from threadline.service.routes.openai_chat import OpenAIChatRoutes
+from threadline.service.routes.openai_conversations import OpenAIConversationRoutes
 from threadline.service.routes.openai_responses import OpenAIResponseRoutes
 from threadline.service.routes.page import PageRoutes
 from threadline.service.routes.retention import RetentionRoutes
@@ -281,6 +282,7 @@ def _routes(context: ServiceContext, *, is_authenticated: bool) -> list[BaseRout
         *MonitoringRoutes(context).routes(),
         *ChatRoutes(context).routes(),
         *OpenAIChatRoutes(context).routes(),
+        *OpenAIConversationRoutes(context).routes(),
         *OpenAIResponseRoutes(context).routes(),
         *AgentRoutes(context).routes(),
         *DispatchRoutes(context).routes(),

@@ -102,7 +102,7 @@ class Approvals:
         answers = await _claimed_answers(session, thread, message_id, request.claimed) or request.answers
         if not answers:
             raise InvalidInput("`answers` must name at least one call that waits, got none")
-        await self._check(scope, answers)
+        await self.check(scope, answers)
         turn_id, digest = answering_turn_id(root_id, min(answers)), _digest(answers)
         if (earlier := await session.turn(turn_id)) is not None:
             return _replay(earlier, thread, digest)
@@ -131,7 +131,7 @@ class Approvals:
             },
         )
 
-    async def _check(self, scope: Scope, answers: Mapping[str, Answer]) -> None:
+    async def check(self, scope: Scope, answers: Mapping[str, Answer]) -> None:
         """GuardRefused, LimitExceeded or InvalidInput for what a person or a client says."""
         for answer in answers.values():
             if isinstance(answer, ApprovalDecision):

@@ -20,6 +20,7 @@ from threadline.core.event_fold import Fold
 from threadline.core.event_normalizer import EventNormalizer
 from threadline.core.events import Event
 from threadline.core.messages import NewMessage
+from threadline.core.model_options import ModelOptions
 from threadline.core.prompts import Prompt
 from threadline.core.repair import repair
 from threadline.core.sealing import Masker
@@ -32,6 +33,7 @@ from threadline.turns.meters import Meter, Meters, choose_model
 
 log = logging.getLogger("threadline.turns")
 _SURFACE: Surface = "api"
+_DEFAULTS = ModelOptions()
 
 
 class _HeadlessRequest(NamedTuple):
@@ -73,7 +75,9 @@ class Dispatcher:
         self._masker = masker
         self._loop_share = loop_share or LoopShare()
 
-    async def prompt(self, scope: Scope, agent_id: str, body: Mapping[str, Any]) -> Prompt:
+    async def prompt(
+        self, scope: Scope, agent_id: str, body: Mapping[str, Any], model_options: ModelOptions = _DEFAULTS
+    ) -> Prompt:
         """The prompt for the agent. InvalidMessage if the body contains no message; GuardRefused."""
         scope.require("member")
         sent = from_chat(normalize(body))
@@ -93,6 +97,7 @@ class Dispatcher:
             agent_id=agent_id,
             body=full,
             response_format=body.get("response_format"),
+            model_options=model_options,
         )
 
     async def run(

@@ -29,7 +29,7 @@ from threadline.core.prompts import Prompt, PromptMessage
 from threadline.core.reply_limits import ReplySize
 from threadline.core.sealing import Limits
 from threadline.core.steered_messages import is_steered_marker, steered_marker, steered_turn_ids
-from threadline.core.turns import BEGUN, Chunk, ToolRun, Turn, TurnEnd, TurnStatus, reply_id
+from threadline.core.turns import BEGUN, CUT_SHORT, Chunk, ToolRun, Turn, TurnEnd, TurnStatus, reply_id
 from threadline.ports import Transaction
 from threadline.turns.acceptance import Ending
 from threadline.turns.meters import Meter
@@ -127,7 +127,9 @@ def made_ending(turn: Turn, output: TurnOutput, status: TurnStatus, error: str |
     used = {} if charge is None else charge.stored_usage()
     reply = made_reply(turn, output.fold, status)
     taken = steered_turn_ids(output.fold.parts()) if status in ("executed", "stopped") else ()
-    end = TurnEnd(status=status, error=error, usage=used, seen=output.seen, charge=charge, taken=taken)
+    cut = {CUT_SHORT: output.fold.finish} if output.fold.finish in ("length", "content-filter") else {}
+    seen = {**output.seen, **cut}
+    end = TurnEnd(status=status, error=error, usage=used, seen=seen, charge=charge, taken=taken)
     tokens = 0 if charge is None else charge.usage.input_tokens + charge.usage.output_tokens
     return Ending(end, reply, output.stream.unstored(), tokens=tokens)
 

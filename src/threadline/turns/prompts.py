@@ -85,6 +85,7 @@ class PromptReader:
             thread_id=thread.id,
             turn_id=turn.id,
             response_format=options.response_format,
+            model_options=options.model_options,
         )
         return addressed, describe_prompt(addressed)
 

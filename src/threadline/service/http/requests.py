@@ -49,8 +49,8 @@ async def read_body(request: Request, shape: type[T]) -> T:
         raise InvalidInput(describe_fault(exc, value, shape)) from exc
 
 
-def read_query(request: Request, shape: type[T]) -> T:
-    pairs = request.query_params.multi_items()
+def read_query(request: Request, shape: type[T], *, ignored: tuple[str, ...] = ()) -> T:
+    pairs = [(name, value) for name, value in request.query_params.multi_items() if name not in ignored]
     given = dict(pairs)
     if len(given) != len(pairs):
         raise InvalidInput("a query parameter is given twice: send each one once")

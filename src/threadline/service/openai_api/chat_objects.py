@@ -11,10 +11,16 @@ from threadline.core.parts import Part, ToolPart, plain_text
 from threadline.core.prompts import wrap_input
 
 DONE = b"data: [DONE]\n\n"
+_FINISHES = {"length": "length", "content-filter": "content_filter"}
 
 
 def chat_completion(
-    reply_id: str, model: str, created_at: float, parts: Sequence[Part], usage: Mapping[str, Any]
+    reply_id: str,
+    model: str,
+    created_at: float,
+    parts: Sequence[Part],
+    usage: Mapping[str, Any],
+    finish: str | None = None,
 ) -> dict[str, Any]:
     calls = [part for part in parts if isinstance(part, ToolPart) and part.state == "input-available"]
     message: dict[str, Any] = {"role": "assistant", "content": plain_text(parts) or None, "refusal": None}
@@ -24,7 +30,7 @@ def chat_completion(
         "index": 0,
         "message": message,
         "logprobs": None,
-        "finish_reason": "tool_calls" if calls else "stop",
+        "finish_reason": "tool_calls" if calls else _FINISHES.get(finish or "", "stop"),
     }
     head = _head(reply_id, "chat.completion", model, created_at)
     return {**head, "choices": [choice], "usage": chat_usage(usage)}
@@ -53,13 +59,13 @@ class ChatWriter:
                 yield self._chunk({"tool_calls": [{"index": self._calls, **call}]})
                 self._calls += 1
 
-    def end(self, error: str | None, usage: Mapping[str, Any] | None) -> Iterator[bytes]:
+    def end(self, error: str | None, usage: Mapping[str, Any] | None, finish: str | None = None) -> Iterator[bytes]:
         """`usage` is sent in a chunk of its own, for clients that asked for it."""
         if error is not None:
             fault = {"message": error, "type": "server_error", "param": None, "code": "agent_failed"}
             yield _frame({"error": fault})
             return
-        yield self._chunk({}, "tool_calls" if self._calls else "stop")
+        yield self._chunk({}, "tool_calls" if self._calls else _FINISHES.get(finish or "", "stop"))
         if usage is not None:
             yield _frame({**self._head, "choices": [], "usage": chat_usage(usage)})
         yield DONE

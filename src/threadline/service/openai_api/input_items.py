@@ -1,4 +1,4 @@
-"""Input of a response: a text or a list of items, as messages of OpenAI's chat API, and answers to open calls."""
+"""Input of a response: a text or a list of items, as messages to store and answers to open calls."""
 
 from __future__ import annotations
 
@@ -7,24 +7,39 @@ from typing import Any
 
 import msgspec
 
-from threadline.core import jsontext
 from threadline.core.approvals import Answer, ApprovalDecision, ToolOutput
-from threadline.core.chat_messages import from_chat
 from threadline.core.client_tools import ClientTool, check_client_tools
 from threadline.core.errors import InvalidInput, LimitExceeded, quote
 from threadline.core.messages import NewMessage
+from threadline.core.prompts import PromptMessage
+from threadline.core.response_items import ItemCalls, message_from_items, split_items
 
 MAX_ITEMS = 1_000
 """Bounds the work of one request."""
-_SILENT = ("reasoning", "mcp_call", "mcp_list_tools", "mcp_approval_request")
+INCLUDES = frozenset(
+    (
+        "code_interpreter_call.outputs",
+        "computer_call_output.output.image_url",
+        "file_search_call.results",
+        "message.input_image.image_url",
+        "message.output_text.logprobs",
+        "reasoning.encrypted_content",
+        "web_search_call.action.sources",
+        "web_search_call.results",
+    )
+)
+"""What OpenAI's clients may ask for. What we have of it is always there."""
+_SILENT = ("mcp_call", "mcp_list_tools", "mcp_approval_request")
 """Items that clients send back and that say nothing new."""
 
 
 class InputItems(msgspec.Struct, frozen=True):
-    """`messages` are in the format of the chat API; `answers` are by call id or approval id."""
+    """`messages` are said; `answers`, by call id or approval id, are outputs and decisions whose calls are not in the
+    list. `last_output` says that the list ends with the output of a call that is."""
 
-    messages: list[dict[str, Any]]
+    messages: list[NewMessage]
     answers: dict[str, Answer]
+    last_output: bool = False
 
 
 def as_items(given: str | Sequence[dict[str, Any]] | None) -> list[dict[str, Any]]:
@@ -38,58 +53,66 @@ def as_items(given: str | Sequence[dict[str, Any]] | None) -> list[dict[str, Any
     return list(given)
 
 
+def check_include(given: Sequence[str] | None) -> None:
+    """InvalidInput for what OpenAI's API does not know either."""
+    for each in given or ():
+        if each not in INCLUDES:
+            raise InvalidInput(f"`include` must name what OpenAI's API knows, got {quote(each)}")
+
+
 def read_items(items: Sequence[dict[str, Any]]) -> InputItems:
-    found = InputItems([], {})
+    """InvalidInput for an item that cannot be read. References must be resolved."""
+    called = {item.get("call_id") for item in items if item.get("type") == "function_call"}
+    said: list[dict[str, Any]] = []
+    answers: dict[str, Answer] = {}
     for item in items:
-        _read_item(item, found)
-    return found
+        match item:
+            case {"type": "function_call_output", "call_id": str(call_id), "output": output} if call_id not in called:
+                answers[call_id] = ToolOutput(output)
+            case {"type": "mcp_approval_response", "approval_request_id": str(asked), "approve": bool(approved)}:
+                reason = item.get("reason")
+                answers[asked] = ApprovalDecision(approved, reason if isinstance(reason, str) else None)
+            case {"type": str(kind)} if kind in _SILENT:
+                pass
+            case _:
+                said.append(_check_item(item))
+    calls = ItemCalls(said)
+    found = [message_from_items(group, calls) for group in split_items(said)]
+    messages = [NewMessage(message.role, message.parts) for message in found if message.parts]
+    return InputItems(messages, answers, bool(said) and said[-1].get("type") == "function_call_output")
 
 
-def _read_item(item: dict[str, Any], found: InputItems) -> None:
+def _check_item(item: dict[str, Any]) -> dict[str, Any]:
     match item:
-        case {"type": "function_call", "call_id": str(call_id), "name": str(name), "arguments": str(arguments)}:
-            call = {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
-            found.messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
-        case {"type": "function_call_output", "call_id": str(call_id), "output": output}:
-            found.answers[call_id] = ToolOutput(output)
-            text = output if isinstance(output, str) else jsontext.dump(output, "output").decode()
-            found.messages.append({"role": "tool", "tool_call_id": call_id, "content": text})
-        case {"type": "mcp_approval_response", "approval_request_id": str(asked), "approve": bool(approved)}:
-            reason = item.get("reason")
-            found.answers[asked] = ApprovalDecision(approved, reason if isinstance(reason, str) else None)
-        case {"type": str(kind)} if kind in _SILENT:
-            pass
-        case {"role": str(role)} if item.get("type") in (None, "message"):
-            found.messages.append({"role": role, "content": _content(item.get("content"))})
-        case _:
-            kind = quote(item.get("type"))
-            raise InvalidInput(f"`input` has an item that cannot be read, of type {kind}: send messages and outputs")
+        case {"type": "function_call", "call_id": str(), "name": str(), "arguments": str()}:
+            return item
+        case {"type": "function_call_output", "call_id": str(), "output": _} | {"type": "reasoning"}:
+            return item
+        case {"role": str()} if item.get("type") in (None, "message"):
+            content = item.get("content")
+            for part in content if isinstance(content, list) else ():
+                _check_part(part)
+            return item
+    kind = quote(item.get("type"))
+    raise InvalidInput(f"`input` has an item that cannot be read, of type {kind}: send messages, calls and outputs")
 
 
-def _content(content: Any) -> Any:
-    if not isinstance(content, list):
-        return content
-    return [_content_part(part) for part in content]
-
-
-def _content_part(part: Any) -> Any:
+def _check_part(part: Any) -> None:
     match part:
-        case {"type": "input_text" | "output_text", "text": str(text)}:
-            return {"type": "text", "text": text}
-        case {"type": "input_image", "image_url": str(url)}:
-            return {"type": "image_url", "image_url": {"url": url}}
-        case {"type": "input_file", "file_data": str(data)}:
-            return {"type": "file", "file": {"file_data": data, "filename": part.get("filename") or "file"}}
+        case {"type": "input_text" | "output_text" | "text", "text": str()} | {"type": "refusal", "refusal": str()}:
+            return
+        case {"type": "input_image", "image_url": str()} | {"type": "input_file", "file_data": str()}:
+            return
+        case {"type": "input_file", "file_url": str()}:
+            return
         case {"type": "input_image" | "input_file"}:
             raise InvalidInput("an image or a file must be given as a `data:` URL or a web address, not as a file id")
-        case {"type": "text" | "image_url" | "file" | "refusal"}:
-            return part
     raise InvalidInput("each part of `content` must be input_text, input_image, input_file or output_text")
 
 
-def to_messages(chat: Sequence[Mapping[str, Any]]) -> list[NewMessage]:
-    """The conversation as messages to store. InvalidInput."""
-    return [NewMessage(each.role, each.parts) for each in from_chat(chat)]
+def as_prompt(messages: Sequence[NewMessage]) -> list[PromptMessage]:
+    assert all(isinstance(message.parts, tuple) for message in messages)
+    return [PromptMessage(message.role, message.parts) for message in messages if isinstance(message.parts, tuple)]
 
 
 def read_tools(tools: Sequence[dict[str, Any]] | None) -> tuple[ClientTool, ...]:
@@ -99,7 +122,7 @@ def read_tools(tools: Sequence[dict[str, Any]] | None) -> tuple[ClientTool, ...]
 
 def _tool(tool: dict[str, Any]) -> ClientTool:
     nested = tool.get("function")
-    function: dict[str, Any] = nested if isinstance(nested, dict) else tool
+    function: Mapping[str, Any] = nested if isinstance(nested, dict) else tool
     match function:
         case {"name": str(name)} if tool.get("type") == "function":
             schema, description = function.get("parameters"), function.get("description") or ""

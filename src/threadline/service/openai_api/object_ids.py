@@ -11,7 +11,7 @@ from threadline.core.turns import turn_id_of_reply
 
 CONVERSATION = "conv_"
 RESPONSE = "resp_"
-_ITEM = re.compile(r"(msg|fc|fco|rs|mcp|mcpr)_([A-Za-z0-9._:-]{1,128})_(\d{1,4})", re.ASCII)
+_ITEM = re.compile(r"(msg|fc|fco|rs|mcp|mcpr|call)_([A-Za-z0-9._:-]{1,128})_(\d{1,4})", re.ASCII)
 
 
 class ItemId(NamedTuple):
@@ -26,6 +26,12 @@ class ItemId(NamedTuple):
     def turn_id(self) -> str | None:
         """The turn that began the reply that the item is a part of; None for other messages."""
         return turn_id_of_reply(self.message_id)
+
+
+def call_id_of(message_id: str, part: int, call_id: str) -> str:
+    """What a call of the caller's tools is called in this API: in a reply, by its place, so that an output that comes
+    alone leads to its reply. A call that a client appended keeps its id."""
+    return call_id if turn_id_of_reply(message_id) is None else str(ItemId("call", message_id, part))
 
 
 def read_item_id(text: str) -> ItemId | None:

@@ -6,23 +6,34 @@ for tools of a server: a client does not try to run it. Item ids are made from t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import itertools
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from threadline.core.messages import Message
 from threadline.core.parts import FilePart, Part, ReasoningPart, TextPart, ToolPart
 from threadline.core.prompts import outcome_text, wrap_input
-from threadline.service.openai_api.object_ids import ItemId
+from threadline.service.openai_api.object_ids import ItemId, call_id_of
 
 SERVER_LABEL = "agent"
 
 
+def numbered_parts(parts: Iterable[Part], hidden: Collection[int] = ()) -> Iterator[tuple[int, Part]]:
+    """The parts with their numbers in the stored message, which hidden parts keep."""
+    return zip((number for number in itertools.count() if number not in hidden), parts, strict=False)
+
+
 def reply_items(
-    message_id: str, parts: Sequence[Part], client_tools: Collection[str], *, first: int = 0
+    message_id: str,
+    parts: Sequence[Part],
+    client_tools: Collection[str],
+    *,
+    first: int = 0,
+    hidden: Collection[int] = (),
 ) -> list[dict[str, Any]]:
     """The items of a reply from part `first` on, without outputs that the caller gave."""
     items: list[dict[str, Any]] = []
-    for number, part in enumerate(parts):
+    for number, part in numbered_parts(parts, hidden):
         if number >= first and (item := reply_item(message_id, number, part, client_tools)) is not None:
             items.append(item)
     return items
@@ -33,7 +44,7 @@ def reply_item(message_id: str, number: int, part: Part, client_tools: Collectio
         case TextPart():
             return text_item(message_id, number, part.text)
         case ReasoningPart():
-            return reasoning_item(message_id, number, part.text)
+            return {**reasoning_item(message_id, number, part.text), **_encrypted(part)}
         case ToolPart(state="approval-requested") if part.approval is not None:
             return approval_item(part.approval.id, part.name, wrap_input(part).decode())
         case ToolPart():
@@ -73,10 +84,28 @@ def function_item(
     return {
         "id": str(ItemId("fc", message_id, number)),
         "type": "function_call",
-        "call_id": call_id,
+        "call_id": call_id_of(message_id, number, call_id),
         "name": name,
         "arguments": arguments,
         "status": status,
+    }
+
+
+def _encrypted(part: ReasoningPart) -> dict[str, Any]:
+    """What a provider encrypted, for callers that send the reasoning back."""
+    kept = (part.provider_metadata or {}).get("openai")
+    encrypted = kept.get("reasoningEncryptedContent") if isinstance(kept, dict) else None
+    return {"encrypted_content": encrypted} if encrypted else {}
+
+
+def output_item(message_id: str, number: int, part: ToolPart) -> dict[str, Any]:
+    """The output that a caller gave to a call."""
+    return {
+        "id": str(ItemId("fco", message_id, number)),
+        "type": "function_call_output",
+        "call_id": call_id_of(message_id, number, part.call_id),
+        "output": outcome_text(part),
+        "status": "completed",
     }
 
 
@@ -111,21 +140,13 @@ def message_items(message: Message, client_tools: Collection[str]) -> list[dict[
         item = {"id": item_id, "type": "message", "role": message.role, "status": "completed", "content": content}
         return [item] if content else []
     items: list[dict[str, Any]] = []
-    for number, part in enumerate(parts):
+    for number, part in numbered_parts(parts, message.hidden):
         item_or_none = reply_item(message.id, number, part, client_tools)
         if item_or_none is None:
             continue
         items.append(item_or_none)
         if item_or_none["type"] == "function_call" and isinstance(part, ToolPart) and part.is_answered:
-            items.append(
-                {
-                    "id": str(ItemId("fco", message.id, number)),
-                    "type": "function_call_output",
-                    "call_id": part.call_id,
-                    "output": outcome_text(part),
-                    "status": "completed",
-                }
-            )
+            items.append(output_item(message.id, number, part))
     return items
 
 

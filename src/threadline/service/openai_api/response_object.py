@@ -18,6 +18,15 @@ _STATUSES: Mapping[TurnStatus, str] = {
 }
 
 
+_INCOMPLETE = {"length": "max_output_tokens", "content-filter": "content_filter"}
+
+
+def _tool_choice(choice: str | None) -> str | dict[str, Any]:
+    if choice is not None and choice.startswith("tool:"):
+        return {"type": "function", "name": choice.removeprefix("tool:")}
+    return choice or "auto"
+
+
 def status_of(status: TurnStatus) -> str:
     return _STATUSES.get(status, "failed")
 
@@ -34,34 +43,37 @@ def response_object(
     error: str | None = None,
     usage: Mapping[str, Any] | None = None,
     conversation: str | None = None,
+    cut_short: str | None = None,
     store: bool = True,
 ) -> dict[str, Any]:
     """Every key that official clients read."""
+    asked = options.model_options
+    reason = _INCOMPLETE.get(cut_short or "") if status == "completed" else None
     failed = None if status != "failed" else {"code": "server_error", "message": error or "the agent failed"}
     return {
         "id": f"{RESPONSE}{turn_id}",
         "object": "response",
         "created_at": int(created_at),
-        "status": status,
+        "status": status if reason is None else "incomplete",
         "background": options.background,
         "conversation": None if conversation is None else {"id": conversation},
         "error": failed,
-        "incomplete_details": None,
+        "incomplete_details": None if reason is None else {"reason": reason},
         "instructions": options.instructions,
-        "max_output_tokens": None,
+        "max_output_tokens": asked.max_output_tokens,
         "metadata": dict(options.metadata),
         "model": model,
         "output": output or [],
-        "parallel_tool_calls": True,
+        "parallel_tool_calls": asked.parallel_tool_calls is not False,
         "previous_response_id": None if options.previous is None else f"{RESPONSE}{options.previous}",
-        "reasoning": None,
+        "reasoning": {"effort": asked.reasoning_effort, "summary": None},
         "service_tier": "default",
         "store": store,
-        "temperature": None,
+        "temperature": asked.temperature,
         "text": {"format": _text_format(options.response_format)},
-        "tool_choice": "auto",
+        "tool_choice": _tool_choice(asked.tool_choice),
         "tools": [_tool(tool) for tool in client_tools],
-        "top_p": None,
+        "top_p": asked.top_p,
         "truncation": "disabled",
         "usage": usage_object(usage) if usage else None,
     }

@@ -44,6 +44,8 @@ PATH = {
     "message_id": Value(Id, "01jcq8mm", "The message's id."),
     "turn_id": Value(Id, "01jcq8tt", "The turn's id."),
     "response_id": Value(Id, "resp_01jcq8tt", "The response's id: `resp_` and the turn's id."),
+    "conversation_id": Value(Id, "conv_01jcq8cv", "The conversation's id: `conv_` and the thread's id or key."),
+    "item_id": Value(Id, "msg_01jcq8it_0", "The item's id."),
     "agent_id": Value(Id, "rehearsal", "The agent's id."),
     "token_id": Value(Id, "01jcq8tz", "The token's id."),
     "sign_in_id": Value(Id, "01jcq8ss", "The sign-in's id."),

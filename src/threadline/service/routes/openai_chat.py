@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import AsyncIterator
 from contextlib import aclosing
@@ -16,14 +17,16 @@ from threadline.core.client_tools import ClientTool
 from threadline.core.errors import AgentFailed
 from threadline.core.event_fold import Fold
 from threadline.core.ids import new_id
+from threadline.core.model_options import read_model_options
 from threadline.core.prompts import Prompt
 from threadline.core.threads import Scope
 from threadline.ports import Agent
 from threadline.replies import Defer
 from threadline.service.aisdk.chunk_writer import HEADERS
+from threadline.service.aisdk.turn_streams import EventStream
 from threadline.service.context import ServiceContext
 from threadline.service.http.request_context import scope_of
-from threadline.service.http.requests import read_body, read_object
+from threadline.service.http.requests import idempotency_key, read_body, read_header, read_object
 from threadline.service.http.responses import json_response
 from threadline.service.openai_api.api_bodies import (
     ChatCompletionBody,
@@ -35,9 +38,12 @@ from threadline.service.openai_api.api_bodies import (
 )
 from threadline.service.openai_api.chat_objects import ChatWriter, chat_completion
 from threadline.service.openai_api.input_items import read_tools
-from threadline.service.openapi.operation import Body, ResponseSpec, operation
+from threadline.service.openapi.operation import Body, Fault, ResponseSpec, operation
+from threadline.service.thread_chat import THREAD, ThreadChat
 from threadline.turns.dispatch import Dispatcher
 from threadline.turns.meters import allowed_models
+
+log = logging.getLogger("threadline.service")
 
 _EXAMPLE = {"a question": {"model": "rehearsal", "messages": [{"role": "user", "content": "Is it far to Sintra?"}]}}
 
@@ -45,6 +51,7 @@ _EXAMPLE = {"a question": {"model": "rehearsal", "messages": [{"role": "user", "
 class OpenAIChatRoutes:
     def __init__(self, context: ServiceContext) -> None:
         self._threadline = context.threadline
+        self._thread_chat = ThreadChat(context.threadline, context.settings.heartbeat_seconds)
 
     def routes(self) -> list[Route]:
         return [
@@ -75,8 +82,10 @@ class OpenAIChatRoutes:
             {"application/json": ChatCompletionObject, "text/event-stream": ServerSentEvent},
         ),
         tag="openai",
-        description="Stateless: nothing is stored. Function tools are left to the caller to run.",
+        description="Stateless: nothing is stored. With `metadata.thread` or X-State-Key the last message is asked on"
+        " this thread instead. Function tools are left to the caller to run.",
         body=Body(ChatCompletionBody, _EXAMPLE),
+        headers=("Idempotency-Key", "X-State-Key"),
         errors=(
             errors.NotFound,
             errors.InvalidName,
@@ -84,6 +93,11 @@ class OpenAIChatRoutes:
             errors.GuardRefused,
             errors.BudgetExceeded,
             errors.AgentFailed,
+            errors.Conflict,
+            errors.TurnRunning,
+            errors.DuplicateId,
+            errors.KeyReused,
+            Fault(431, "header_too_large"),
         ),
     )
     async def complete(self, request: Request) -> Response:
@@ -91,17 +105,26 @@ class OpenAIChatRoutes:
         body, given = await read_body(request, ChatCompletionBody), await read_object(request)
         agent_id, model = split_model(body.model, self._threadline.settings.agent)
         agent = await self._threadline.directory.find(scope, agent_id)
-        tools = read_tools(body.tools)
-        prompt = await self._threadline.dispatcher.prompt(scope, agent_id, {**given, "model": model})
-        shown = body.model or agent_id
+        tools, shown = read_tools(body.tools), body.model or agent_id
+        with_usage = body.stream_options is not None and bool(body.stream_options.include_usage)
+        name = (body.metadata or {}).get(THREAD) or read_header(request, "X-State-Key")
+        if name is not None:
+            accepted = await self._thread_chat.accept(scope, name, body, given, tools, idempotency_key(request))
+            await self._threadline.runner.begin(scope, accepted, Defer())
+            turn = accepted.turn
+            if not body.stream:
+                return json_response(await self._thread_chat.completion(scope, turn, shown))
+            writer = ChatWriter(turn.id, shown, turn.created_at.timestamp(), [tool.name for tool in tools])
+            return EventStream(self._thread_chat.frames(scope, turn, writer, with_usage=with_usage), HEADERS, set())
+        options = read_model_options(given)
+        prompt = await self._threadline.dispatcher.prompt(scope, agent_id, {**given, "model": model}, options)
         if body.stream:
-            with_usage = body.stream_options is not None and bool(body.stream_options.include_usage)
             writer = ChatWriter(new_id(), shown, time.time(), [tool.name for tool in tools])
             frames = self._stream(scope, agent, prompt, tools, writer, with_usage=with_usage)
             return StreamingResponse(frames, headers=HEADERS)
         fold = await run_headless(self._threadline.dispatcher, scope, agent, prompt, tools)
         usage = msgspec.structs.asdict(fold.usage)
-        return json_response(chat_completion(new_id(), shown, time.time(), fold.parts(), usage))
+        return json_response(chat_completion(new_id(), shown, time.time(), fold.parts(), usage, fold.finish))
 
     async def _stream(
         self,
@@ -124,7 +147,11 @@ class OpenAIChatRoutes:
             error = fold.failure
         except AgentFailed as exc:
             error = str(exc)
-        for frame in writer.end(error, msgspec.structs.asdict(fold.usage) if with_usage else None):
+        except Exception:
+            # The status is sent already, so the stream has to tell.
+            log.exception("agent failed", extra={"agent_id": prompt.agent_id})
+            error = "the agent failed"
+        for frame in writer.end(error, msgspec.structs.asdict(fold.usage) if with_usage else None, fold.finish):
             yield frame
 
 
