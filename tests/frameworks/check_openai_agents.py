@@ -17,6 +17,7 @@ from agents.testing import ScriptedModel, assistant_message, function_call
 
 import threadline
 from threadline.adapters.openai_agents import ThreadlineSession
+from threadline.core.hidden_parts import HiddenPart
 from threadline.core.parts import ToolPart
 
 DATABASE = os.environ["FRAMEWORK_TEST_DATABASE"]
@@ -125,6 +126,21 @@ async def test_what_others_add_to_the_thread_is_in_the_session(gateway: threadli
     # A session that is named by the thread's id is the same one.
     await ThreadlineSession(thread.id, gateway).pop_item()
     assert len(await session.get_items()) == 2
+
+
+async def test_a_deleted_part_is_in_no_item() -> None:
+    user = uuid.uuid4().hex
+    async with threadline.open(DATABASE) as tl:
+        gateway = tl.as_user(user)
+        session = ThreadlineSession("deleted", gateway)
+        await session.add_items([ITEMS[0], *ITEMS[3:6]])
+        thread = await gateway.thread("deleted")
+        (call, _) = (await thread.messages())[1].parts
+        assert isinstance(call, ToolPart)
+        store = tl.store.scoped(threadline.Scope(user_id=user))
+        await store.hide_parts(thread.id, [HiddenPart(thread.info.timeline_id, 1, 0)])
+        for each in (session, ThreadlineSession("deleted", gateway)):
+            assert await each.get_items() == [ITEMS[0], {"role": "assistant", "content": "Found."}]
 
 
 async def test_two_processes_lose_nothing_and_pop_no_item_twice() -> None:

@@ -60,10 +60,11 @@ class ExactLog:
         return Batch(messages, PutValue(self._namespace, key, dump([list(each.exact) for each in shown])))
 
     async def read(self, thread: GatewayThread, messages: Sequence[Message]) -> list[list[Any] | None]:
-        """The framework's messages that each message consists of; None for a message without a value."""
-        keys = dict.fromkeys(key for message in messages if (key := _place(message.id)[0]))
+        """The messages that each message consists of; None for one without a value or with hidden parts."""
+        keys = dict.fromkeys(key for message in messages if not message.hidden and (key := _place(message.id)[0]))
         batches = await self._batches(thread, list(keys))
-        return [_exact(message.id, batches) for message in messages]
+        # Of a message with hidden parts only the other parts may be read: the exact form has all of them.
+        return [None if message.hidden else _exact(message.id, batches) for message in messages]
 
     async def _batches(self, thread: GatewayThread, keys: Sequence[str]) -> dict[str, list[Any]]:
         found = {key: data for key in keys if (data := self._known.get((thread.id, key))) is not None}
