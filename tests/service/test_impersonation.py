@@ -21,9 +21,11 @@ from threadline.bootstrap import Threadline
 from threadline.core.access import TOKEN_ROLES
 from threadline.core.channels import User
 from threadline.core.threads import Scope, system_scope
+from threadline.ports import Clock
 from threadline.service.app import build_app
 from threadline.service.openapi.document import build_document
 from threadline.settings import JwtSettings, RateLimits, ServiceSettings, Settings
+from threadline.testing.clock import ManualClock
 
 ASKING = msgspec.structs.replace(SERVICE, authentication=True)
 FOR_OTHERS_TOO = {"readMe", "listLinks", "removeLink", "listUsage"}
@@ -46,9 +48,10 @@ def acting_for(user: str, surface: str | None = None) -> dict[str, str]:
     return {"x-on-behalf-of": quote(user), **({} if surface is None else {"x-surface": surface})}
 
 
-def changed(threadline: Threadline, service: ServiceSettings) -> Threadline:
+def changed(threadline: Threadline, service: ServiceSettings, clock: Clock | None = None) -> Threadline:
     """Another service on the same database, with these settings."""
-    return Threadline(threadline.store, msgspec.structs.replace(threadline.settings, service=service), threadline.clock)
+    settings = msgspec.structs.replace(threadline.settings, service=service)
+    return Threadline(threadline.store, settings, clock or threadline.clock)
 
 
 async def keys_of(threadline: Threadline, user: str, tenant: str = "local") -> list[str]:
@@ -308,7 +311,7 @@ async def test_impersonated_users_have_separate_limits_and_a_common_one(threadli
     async def asked(client: Client, user: str) -> list[int]:
         return [(await client.http.get(THREADS, headers=acting_for(user))).status_code for _ in range(5)]
 
-    async with serving(changed(threadline, service)) as anyone, client_with(anyone.url, text) as bot:
+    async with serving(changed(threadline, service, ManualClock())) as anyone, client_with(anyone.url, text) as bot:
         assert await asked(bot, "ada") == [200, 200, 200, 200, 429]
         assert await asked(bot, "bob") == [200, 200, 200, 200, 429]
         assert await asked(bot, "eve") == [200, 200, 429, 429, 429]
