@@ -114,6 +114,14 @@ def test_an_import_that_was_killed_is_repeated_and_nothing_is_doubled(run: Run, 
     assert titles == sorted(f"Trip {n}" for n in range(150))
 
 
+def _wait_for_import(process: subprocess.Popen[bytes]) -> None:
+    assert process.stdout is not None
+    while line := process.stdout.readline():
+        if b"Imported from claude-code" in line:
+            return
+    pytest.fail(f"the import ended with status {process.wait()}")
+
+
 def test_watched_sessions_arrive_while_they_are_written(run: Run, home: Path) -> None:
     folder = home / ".claude" / "projects" / "-home-ada"
     folder.mkdir(parents=True)
@@ -125,11 +133,9 @@ def test_watched_sessions_arrive_while_they_are_written(run: Run, home: Path) ->
         assert process.stdout.readline().startswith(b"Watching ")
         session = folder / "session.jsonl"
         session.write_text("".join(lines[:14]), encoding="utf-8")
-        while b"Imported from claude-code" not in process.stdout.readline():
-            pass
+        _wait_for_import(process)
         session.write_text("".join(lines), encoding="utf-8")
-        while b"Imported from claude-code" not in process.stdout.readline():
-            pass
+        _wait_for_import(process)
     finally:
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=PATIENCE_SECONDS)
