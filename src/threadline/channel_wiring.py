@@ -17,7 +17,7 @@ from threadline.core.errors import ExtraMissing, NotFound, StoreFailed
 from threadline.core.platform_messages import Ambiguous, HttpRequest, HttpResponse, Transient
 from threadline.core.sealing import Sealer
 from threadline.core.threads import system_scope
-from threadline.core.turns import Surface
+from threadline.core.turns import Policy, Surface
 from threadline.messaging.approval_answers import ApprovalAnswers
 from threadline.messaging.bridges import Bridges, OutboxSignal
 from threadline.messaging.chat_commands import ChatCommands
@@ -256,6 +256,7 @@ class Messaging:
             self._clock,
             self._metrics,
             agents=self._agents(default_agent),
+            policies=self._policies(),
             replay_windows=dict.fromkeys(PLATFORMS, dt.timedelta(seconds=self.settings.replay_seconds)),
             live_views=self.live_views,
             streams=streams,
@@ -265,6 +266,11 @@ class Messaging:
     def _agents(self, default_agent: str) -> dict[Surface, str]:
         named = {name: platform_settings(self.settings, name).agent or default_agent for name in PLATFORMS}
         return {**named, **dict.fromkeys(ROOM_PLATFORMS, default_agent)}
+
+    def _policies(self) -> dict[Surface, Policy]:
+        policy: Policy = self.settings.policy
+        own = {name: platform_settings(self.settings, name).policy or policy for name in PLATFORMS}
+        return {**dict.fromkeys(ROOM_PLATFORMS, policy), **own}
 
     def open_bridges(self, inbox: Inbox) -> Bridges:
         return Bridges(self._store, self._sealer, self._clock, inbox, self.settlement, self._signal)

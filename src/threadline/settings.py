@@ -19,6 +19,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from threadline.core.access import TokenRole
+from threadline.core.channel_settings import ChannelSettings as ChannelSettings
+from threadline.core.channel_settings import ChannelsSettings as ChannelsSettings
 from threadline.core.config_errors import explain
 from threadline.core.errors import SettingsInvalid
 from threadline.core.masking import PersonalDataKind, make_masker
@@ -209,16 +211,6 @@ class MatrixSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return f"<the Matrix bot {self.user} on {self.homeserver}>"
 
 
-class ChannelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One messaging platform. `agent` overrides the default agent; `contexts` says what has a history of its own in
-    places that have threads: each thread, or the whole place; `api` is the URL of a fake platform, for tests."""
-
-    enabled: bool = True
-    agent: str | None = None
-    contexts: Literal["thread", "place"] = "thread"
-    api: str | None = None
-
-
 class VaultSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The keys that encrypt stored secrets, each with an id: credentials of platforms, keys and tokens of tenants'
     agents. `key` is the id of the key for new secrets; it may be left out if there is one key."""
@@ -228,27 +220,6 @@ class VaultSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __repr__(self) -> str:
         return f"<vault with keys {sorted(self.keys)}>"
-
-
-class ChannelsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Messaging platforms. `keys` and `key` are an earlier place for those of `VaultSettings`."""
-
-    keys: dict[str, str] = {}
-    key: str = ""
-    replay_seconds: float = 86_400.0
-    link_minutes: float = 10.0
-    sweep_seconds: float = 2.0
-    retry_hours: float = 24.0
-    keep_days: float = 30.0
-    approval_hours: float = 24.0
-    """How long a question for approval can be answered in a chat."""
-    shed_seconds: _Seconds = 2.0
-    """A webhook gets 503 while the oldest message has waited longer than this."""
-    live_after_seconds: float = 1.0
-    """A reply that takes longer is announced while it is written; 0: none is."""
-    slack: ChannelSettings = ChannelSettings()
-    telegram: ChannelSettings = ChannelSettings()
-    whatsapp: ChannelSettings = ChannelSettings()
 
 
 class TracingSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

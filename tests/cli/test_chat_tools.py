@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -130,6 +133,38 @@ def test_a_killed_terminal_runs_no_tool_twice(terminal: Terminal, tmp_path: Path
     calls = [call["id"] for message in messages for call in message.get("tool_calls") or ()]
     assert calls == [message["tool_call_id"] for message in messages if message["role"] == "tool"]
     assert json.loads(terminal.run("threads", "list", "--json"))["threads"][0]["messageCount"] == 4
+
+
+PAY = """
+import os, pathlib, signal
+
+def pay(sum: int) -> str:
+    \"\"\"Pays.\"\"\"
+    pathlib.Path("paid").open("a").write(f"{sum}\\n")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.req("A-01", "T-06")
+def test_a_terminal_killed_at_once_in_a_tool_tells_the_next_prompt_that_it_was_started(
+    run: Run, home: Path, stub: StubModel
+) -> None:
+    """The tool kills its process within milliseconds of its intent: its call was not stored with the stream yet."""
+    (home / "till.py").write_text(PAY)
+    settings = home / "threadline.toml"
+    settings.write_text(settings.read_text().replace("[agents.stub]", '[agents.stub]\ntools = ["till:pay"]'))
+    stub.replies = [[Call("pay", {"sum": 5})], ["Hello again."]]
+    env = {**os.environ, "HOME": str(home)}
+    command = [sys.executable, "-m", "threadline", "chat", "-p"]
+    killed = subprocess.run([*command, "pay 5"], cwd=home, env=env, capture_output=True, check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    asked = subprocess.run([*command, "hello", "--continue"], cwd=home, env=env, capture_output=True, check=False)
+    assert asked.stdout == b"Hello again.\n", asked.stderr
+    messages = stub.requests[-1]["messages"]
+    (call,) = [call["function"] for message in messages for call in message.get("tool_calls") or ()]
+    assert (call["name"], json.loads(call["arguments"])) == ("pay", {"sum": 5})
+    assert "it is not known whether it took effect" in stub.results()[0]
+    assert (home / "paid").read_text() == "5\n"
 
 
 @pytest.mark.req("A-03")

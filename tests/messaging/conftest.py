@@ -106,13 +106,16 @@ def decisions(told: Any) -> list[str]:
 
 @asynccontextmanager
 async def staging(store: Store, tenant_id: str, clock: ManualClock, **changes: Any) -> AsyncIterator[Stage]:
-    agent = ScriptedAgent()
+    agent, own_agents = ScriptedAgent(), changes.pop("agents", {})
     async with AsyncExitStack() as stack:
         fakes: list[FakePlatform] = [FakeSlack(clock), FakeTelegram(clock), FakeWhatsApp(clock)]
         for fake in fakes:
             await stack.enter_async_context(fake)
-        contexts = changes.pop("contexts", "thread")
-        apis: dict[str, Any] = {fake.platform: ChannelSettings(api=fake.api, contexts=contexts) for fake in fakes}
+        contexts, policies = changes.pop("contexts", "thread"), changes.pop("policies", {})
+        apis: dict[str, Any] = {
+            fake.platform: ChannelSettings(api=fake.api, contexts=contexts, policy=policies.get(fake.platform))
+            for fake in fakes
+        }
         settings = Settings(
             tenant=tenant_id,
             service=SERVICE,
@@ -124,7 +127,7 @@ async def staging(store: Store, tenant_id: str, clock: ManualClock, **changes: A
             ),
             **{"agent": "scripted", **changes},
         )
-        threadline = Threadline(store, settings, clock, agents={"scripted": make_agent(agent)})
+        threadline = Threadline(store, settings, clock, agents={"scripted": make_agent(agent), **own_agents})
         client = await stack.enter_async_context(serving(threadline, authenticate=authenticate_by_header))
         for fake in fakes:
             scope = Scope(tenant_id, "root", "admin")

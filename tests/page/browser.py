@@ -18,6 +18,7 @@ from playwright.sync_api import Browser, sync_playwright
 from starlette.requests import Request
 
 from tests.npm_packages import TOOLS
+from tests.turns.steered_process import Describer
 from threadline.bootstrap import Threadline
 from threadline.bootstrap import open as open_threadline
 from threadline.core.events import Event, FinalText, Source
@@ -109,14 +110,15 @@ class Service:
     ) -> None:
         self._settings = ServiceSettings(grace_seconds=1.0, origins=origins)
         self._authenticate = authenticate
+        self._may_continue = asyncio.Event()
+        self._may_continue.set()
         self._agents = {
             "parrot": parrot,
             "patient": self._answer_patiently,
             "corrector": self._correct,
+            "describer": Describer(tool_gate=self._may_continue).agent(),
             **(agents or {}),
         }
-        self._may_continue = asyncio.Event()
-        self._may_continue.set()
         self.url = ""
         self.threadline: Threadline
         self._server: Server
@@ -142,7 +144,8 @@ class Service:
 
     @contextmanager
     def holding(self) -> Iterator[None]:
-        """While entered, the agents `patient` and `corrector` start their answers and do not finish them."""
+        """While entered, the agents `patient` and `corrector` start their answers and do not finish them, and the tool
+        of `describer` does not return."""
         self._loop.call_soon_threadsafe(self._may_continue.clear)
         try:
             yield

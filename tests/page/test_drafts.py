@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from playwright.sync_api import Locator, Page, expect
 
 import threadline
@@ -101,6 +102,42 @@ def test_a_queued_message_can_be_cancelled_and_survives_a_reload(person: Person,
         expect(composer(page)).to_have_value("And then?")
     settled(page)
     expect(page.locator(".message")).to_have_count(4)
+
+
+@pytest.mark.req("A-06")
+@EVERY_SCREEN
+def test_a_queued_message_can_be_sent_into_the_running_reply(person: Person, service: Service) -> None:
+    make_thread(service, person, "evora", "describer")
+    page = person.open("/t/evora")
+    with service.holding():
+        say(page, "What is there?")
+        expect(shown(page, "look")).to_be_visible()
+        say(page, "Only the left side.")
+        page.get_by_role("button", name="Send now").click()
+        expect(page.locator(".steered")).to_contain_text("Only the left side.")
+        expect(page.get_by_text("Will be sent when the reply is finished")).to_be_hidden()
+    expect(shown(page, "Told: Only the left side.")).to_be_visible()
+    settled(page)
+    expect(page.locator(".steered")).to_be_hidden()
+    expect(page.get_by_text("Your message was taken in here")).to_be_visible()
+    page.reload()
+    expect(page.locator(".message")).to_have_count(5)
+    expect(page.locator(".message-user").last).to_contain_text("Only the left side.")
+
+
+@pytest.mark.req("A-06")
+def test_a_message_that_the_reply_did_not_take_in_is_answered_next(person: Person, service: Service) -> None:
+    make_thread(service, person, "sines")
+    page = person.open("/t/sines")
+    with service.holding():
+        say(page, "Take your time")
+        expect(shown(page, "I am taking my time")).to_be_visible()
+        say(page, "And then?")
+        page.get_by_role("button", name="Send now").click()
+        expect(page.locator(".steered")).to_contain_text("And then?")
+    expect(page.locator(".message")).to_have_count(6)
+    settled(page)
+    expect(shown(page, "and now I am done.")).to_have_count(2)
 
 
 def test_stop_sends_the_queued_message_at_once(person: Person, service: Service) -> None:

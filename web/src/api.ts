@@ -166,6 +166,14 @@ export async function call<T>(method: string, path: string, body?: unknown, sign
   return (answer.status === 204 ? undefined : await answer.json()) as T;
 }
 
+/** Sends what is answered with a stream, and does not read it. */
+export async function post(path: string, body: unknown): Promise<void> {
+  const headers = { "content-type": "application/json" };
+  const answer = await signedFetch(address(path), { method: "POST", headers, body: JSON.stringify(body) });
+  if (!answer.ok) throw new ApiError(answer.status, await detailOf(answer));
+  await answer.body?.cancel();
+}
+
 async function detailOf(answer: Response): Promise<string> {
   try {
     const problem = (await answer.json()) as { detail?: string };

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
-from threadline.agents.call_runner import ToolOutcome, describe_unknown_outcome, encode_result, recorded_result
+from threadline.agents.call_runner import ToolOutcome
 from threadline.agents.limits import RunLimits
 from threadline.agents.reply_builder import limit_events
 from threadline.agents.tool_execution import describe_error, to_json_data
@@ -23,6 +23,7 @@ from threadline.core.events import Event, ToolCall, ToolDenied, ToolError, ToolR
 from threadline.core.parts import ToolPart, plain_text, tool_part
 from threadline.core.prompts import Prompt, PromptMessage
 from threadline.core.repair import INTERRUPTED, repair
+from threadline.core.tool_records import describe_unknown_outcome, encode_result, recorded_result
 from threadline.ports import AgentServices, ToolJournal
 
 OUTPUT_BYTES = 50_000
@@ -117,7 +118,7 @@ class _Calls:
         if earlier is None:
             return None
         self._open.discard(call.call_id)
-        return recorded_result(call, earlier) or ToolError(call.call_id, describe_unknown_outcome(earlier))
+        return recorded_result(earlier) or ToolError(call.call_id, describe_unknown_outcome(earlier))
 
 
 async def _hand_over(prompt: Prompt, calls: _Calls) -> tuple[Handover, list[Event]]:

@@ -14,12 +14,11 @@ from typing import Any, NamedTuple, TypeAlias
 from threadline.agents.limits import TimeBudget
 from threadline.agents.tool_execution import ToolFailed, describe_error, to_json_data
 from threadline.agents.tools import Tool
-from threadline.core import jsontext
 from threadline.core.errors import quote
 from threadline.core.events import ApprovalRequest, ToolCall, ToolDenied, ToolError, ToolResult
 from threadline.core.ids import new_id
 from threadline.core.parts import Approval
-from threadline.core.turns import ToolRun
+from threadline.core.tool_records import describe_unknown_outcome, encode_result, recorded_result
 from threadline.ports import AgentServices, Verdict
 
 
@@ -121,7 +120,7 @@ class ToolCallRunner:
 
     async def _run_once(self, call: ToolCall, tool: Tool, keywords: dict[str, Any]) -> ToolOutcome:
         earlier = await self._services.journal.begin(call, repeatable=tool.repeatable)
-        if earlier is not None and (recorded := recorded_result(call, earlier)) is not None:
+        if earlier is not None and (recorded := recorded_result(earlier)) is not None:
             return recorded
         if earlier is not None and not (tool.repeatable and earlier.repeatable):
             return ToolError(call.call_id, describe_unknown_outcome(earlier))
@@ -142,24 +141,3 @@ class ToolCallRunner:
             except Exception as exc:
                 raise ToolFailed(f"{call.name} ran, but a hook after it failed: {describe_error(exc)}") from exc
         return result
-
-
-def encode_result(result: ToolOutcome) -> dict[str, Any]:
-    return {"error": result.error} if isinstance(result, ToolError) else {"output": result.output}
-
-
-def recorded_result(call: ToolCall, run: ToolRun) -> ToolOutcome | None:
-    """The result of a run that ended, from its record."""
-    if run.output_json is None:
-        return None
-    record = jsontext.parse(run.output_json, "recorded tool result")
-    if "error" in record:
-        return ToolError(call.call_id, record["error"])
-    return ToolResult(call.call_id, record["output"])
-
-
-def describe_unknown_outcome(run: ToolRun) -> str:
-    return (
-        f"{run.name} was started earlier in this turn and interrupted; it is not known whether it took effect. "
-        "It is not safe to repeat, so it was not run again."
-    )

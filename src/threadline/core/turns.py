@@ -27,6 +27,9 @@ Policy: TypeAlias = Literal["reject", "queue", "interrupt", "steer"]
 """What happens to a request while another turn runs on its thread. `steer`: the running turn takes the message in
 before its next model call; if it ends first, the message is answered after it, as with `queue`."""
 
+ChatPolicy: TypeAlias = Literal["queue", "steer"]
+"""The policies of messaging surfaces, where a message is neither refused nor stops another."""
+
 TurnStatus: TypeAlias = Literal[
     "accepted",
     "running",

@@ -109,6 +109,9 @@ class LiveView:
             for task in (reading, typing):
                 task.cancel()
             await asyncio.gather(reading, typing, return_exceptions=True)
+            if fold.is_empty:
+                # Nothing to finish: another turn took the message in, and its reply is that one's.
+                self.over.set()
             # The delivered row finishes the message; if none comes, the view must not wait for it for ever.
             asyncio.get_running_loop().call_later(_ROW_SECONDS, self.over.set)
 

@@ -8,12 +8,13 @@ from threadline.core.reply_text import inbox_key, turn_key, with_quote
 from threadline.core.sanitize import sanitize_text
 from threadline.core.threads import NewThread, Scope
 from threadline.core.turn_commits import ArrivalClaim
+from threadline.core.turns import Policy
 from threadline.messaging.bindings import bound_place, home_key
 from threadline.messaging.rooms import ROOM_PLATFORMS
 from threadline.turns.acceptance import TurnRequest
 
 
-def turn_request(arrival: Arrival, agent_id: str) -> TurnRequest:
+def turn_request(arrival: Arrival, agent_id: str, policy: Policy) -> TurnRequest:
     # A private place without a thread continues the user's home thread. In a shared place a reply must not use private
     # messages, and no two rooms share a thread: such places get threads of their own.
     has_own_thread = arrival.shared or arrival.platform in ROOM_PLATFORMS
@@ -24,6 +25,7 @@ def turn_request(arrival: Arrival, agent_id: str) -> TurnRequest:
         surface=arrival.platform,
         agent_id=agent_id,
         key=turn_key(arrival.platform, inbox_key(arrival.key)),
+        policy=policy,
         new_thread=new,
     )
 

@@ -38,7 +38,7 @@ from threadline.core.reply_text import (
 )
 from threadline.core.threads import Scope, system_scope
 from threadline.core.turn_commits import Accepted, AcceptRefusal, TurnAcceptance
-from threadline.core.turns import Surface, TurnStatus
+from threadline.core.turns import Policy, Surface, TurnStatus
 from threadline.messaging.approval_answers import AnswerRefused, ApprovalAnswers
 from threadline.messaging.arrival_turns import claim_of, turn_request
 from threadline.messaging.chat_commands import ChatCommands, CommandReply, is_for_viewers
@@ -68,7 +68,8 @@ class Denial(NamedTuple):
 
 
 class Inbox:
-    """`agents` names the agent of each platform. Platforms without a replay window accept messages of any age."""
+    """`agents` names the agent of each platform, `policies` what happens to a message while a turn runs. Platforms
+    without a replay window accept messages of any age."""
 
     def __init__(
         self,
@@ -85,6 +86,7 @@ class Inbox:
         metrics: Metrics,
         *,
         agents: Mapping[Surface, str],
+        policies: Mapping[Surface, Policy],
         replay_windows: Mapping[Surface, dt.timedelta],
         live_views: LiveViews,
         streams: Streams,
@@ -111,6 +113,7 @@ class Inbox:
             ("platform",),
         )
         self._agents = agents
+        self._policies = policies
         self._replay_windows = replay_windows
         self._live_views = live_views
         self._streams = streams
@@ -218,7 +221,7 @@ class Inbox:
     async def _take(self, scope: Scope, arrival: Arrival, correlation_id: str, *, is_command: bool) -> Receipt:
         room_thread = await self._room_events.thread(scope, arrival)
         agent_id = (room_thread and room_thread.agent_id) or self._agents[arrival.platform]
-        request = turn_request(arrival, agent_id)
+        request = turn_request(arrival, agent_id, self._policies[arrival.platform])
         try:
             new = self._turns.seal(scope, request, arrival=claim_of(scope, arrival, correlation_id))
             # Other processes leave it to this one, which leases it when the burst before it is through.

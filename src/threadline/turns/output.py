@@ -15,6 +15,7 @@ is answered again, and the stream says so with a Restart: calls of an abandoned 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -29,6 +30,7 @@ from threadline.core.prompts import Prompt, PromptMessage
 from threadline.core.reply_limits import ReplySize
 from threadline.core.sealing import Limits
 from threadline.core.steered_messages import is_steered_marker, steered_marker, steered_turn_ids
+from threadline.core.tool_records import describe_unknown_outcome, recorded_result
 from threadline.core.turns import BEGUN, CUT_SHORT, Chunk, ToolRun, Turn, TurnEnd, TurnStatus, reply_id
 from threadline.ports import Transaction
 from threadline.turns.acceptance import Ending
@@ -153,6 +155,18 @@ async def read_earlier_run(
         tool_part(call.name, call.call_id, call.input) for call in _calls(shown, runs) if call.call_id not in known
     ]
     return EarlierRun(chunks, fold, tuple(open_calls))
+
+
+def add_unshown_runs(fold: Fold, runs: Sequence[ToolRun]) -> None:
+    """Completes a reply that is not continued with what the journal knows: calls whose intent was stored before they
+    could be shown, results that were not shown, and that the outcome of a run is not known. A later prompt must not
+    hide that a tool ran."""
+    shown = {part.call_id: part for part in fold.parts() if isinstance(part, ToolPart)}
+    for run in runs:
+        if run.call_id not in shown:
+            fold.add(ToolCall(run.call_id, run.name, jsontext.parse(run.input_json, "tool input")))
+        if run.call_id not in shown or not shown[run.call_id].is_answered:
+            fold.add(recorded_result(run) or events.ToolError(run.call_id, describe_unknown_outcome(run)))
 
 
 async def stored_chunks(tx: Transaction, turn_id: str) -> list[Chunk]:

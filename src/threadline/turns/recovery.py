@@ -27,7 +27,7 @@ from threadline.observability.metrics import Metrics
 from threadline.ports import Approver, Clock, Store
 from threadline.turns.acceptance import STOPPED, WENT_AWAY, Ending, Turns, find_present_request
 from threadline.turns.leases import Leases
-from threadline.turns.output import made_reply, stored_chunks
+from threadline.turns.output import add_unshown_runs, made_reply, stored_chunks
 from threadline.turns.runner import RecoveryReason, TurnStarter
 
 log = logging.getLogger("threadline.recovery")
@@ -141,6 +141,7 @@ class AbandonedTurns:
             except msgspec.MsgspecError:
                 # A newer version of this program stored it, and died.
                 log.warning("chunk not understood", extra={"turn_id": turn.id, "n": chunk.n})
+        add_unshown_runs(fold, await session.tool_runs(turn.id))
         return fold
 
 

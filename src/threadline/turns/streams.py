@@ -25,7 +25,7 @@ from threadline.core.messages import Message
 from threadline.core.parts import ToolPart
 from threadline.core.steered_messages import after_marker
 from threadline.core.threads import Scope
-from threadline.core.turns import BEGUN, Chunk, Turn, reply_id
+from threadline.core.turns import BEGUN, CHANNELS, Chunk, Turn, reply_id
 from threadline.ports import Approver, Store, Transaction
 from threadline.turns.loop_share import LoopShare
 
@@ -303,7 +303,8 @@ async def _replay(tx: Transaction, turn: Turn) -> list[StreamedEvent]:
     begun = turn.seen.get(BEGUN, {})
     parts = () if reply is None else reply.parts
     if turn.taken_by is not None:
-        parts = tuple(after_marker(parts, turn.id))
+        # In a chat the reply is shown where both messages were sent.
+        parts = () if turn.surface in CHANNELS else tuple(after_marker(parts, turn.id))
     said = replay_events(parts, known=begun.get("parts", 0), still_open=begun.get("open", ()))
     if reply is not None and (metadata := agent_metadata(reply.metadata)):
         said.append(events.MessageMetadata(metadata))

@@ -1,6 +1,6 @@
 /**
- * The message field: Enter sends, or queues while a reply is running; Shift+Enter starts a new line. The button stops a
- * running turn.
+ * The message field: Enter sends, or queues while a reply is running; Shift+Enter starts a new line. What is queued can be
+ * sent at once, into the running reply. The button stops a running turn.
  */
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { IconButton } from "../ui/IconButton";
@@ -33,6 +33,7 @@ export function Composer({ talk }: { talk: Conversing }) {
         send();
       }}
     >
+      <Steered talk={talk} />
       <Queued talk={talk} />
       <div class="composer-field">
         <textarea
@@ -78,11 +79,35 @@ function Queued({ talk }: { talk: Conversing }) {
         <div class="queued">
           <p dir="auto">{talk.queued}</p>
           <span>Will be sent when the reply is finished</span>
+          {talk.isBusy && (
+            <button
+              type="button"
+              class="link-button"
+              title="The running reply takes it in at its next step"
+              onClick={talk.steer}
+            >
+              Send now
+            </button>
+          )}
           <button type="button" class="link-button" onClick={talk.unqueue}>
             Cancel
           </button>
         </div>
       )}
+    </div>
+  );
+}
+
+/** Messages that were sent into the running reply. */
+function Steered({ talk }: { talk: Conversing }) {
+  return (
+    <div role="status">
+      {talk.steered.map((text, at) => (
+        <div class="queued steered" key={at}>
+          <p dir="auto">{text}</p>
+          <span>Sent. The reply takes it in at its next step, or it is answered next</span>
+        </div>
+      ))}
     </div>
   );
 }

@@ -23,6 +23,12 @@ export function Parts({ message, isStreaming, onApproval }: Props) {
           return <Thought key={at} text={part.text} isOngoing={isStreaming && at === lastAt} />;
         if (isToolUIPart(part))
           return <ToolCard key={part.toolCallId} name={getToolName(part)} part={part} onApproval={onApproval} />;
+        if (part.type === "data-steered-message")
+          return (
+            <p key={at} class="steered-here">
+              Your message was taken in here
+            </p>
+          );
         return null;
       })}
       {sources.length > 0 && <Sources sources={sources} />}

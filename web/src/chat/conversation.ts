@@ -13,6 +13,7 @@ import { paragraphs, useWriting } from "./drafts";
 import { type Facts, useFacts } from "./facts";
 import { useFollowing } from "./following";
 import { useSettling } from "./settling";
+import { useSteered } from "./steered";
 import { PAGE } from "./ThreadView";
 import { chatTransport } from "./transport";
 
@@ -32,6 +33,10 @@ export interface Conversing {
   queued: string;
   /** Puts it back into the composer. */
   unqueue: () => void;
+  /** Sends it now, for the running reply to take in. */
+  steer: () => void;
+  /** What was sent into the running reply. */
+  steered: string[];
   /** Sends now, or queues while a reply is running. */
   send: (text: string, choice: Choice) => void;
   edit: (messageId: string, text: string) => void;
@@ -138,6 +143,8 @@ export function useConversation(initial: History): Conversing {
     }
   };
 
+  const { steered, steer } = useSteered(stateKey, isBusy);
+
   useSettling({ status, isThere: messages.length > 0, refresh, goOn, sendQueued, stateKey });
 
   useFollowing(stateKey, (head: Head) => {
@@ -213,6 +220,15 @@ export function useConversation(initial: History): Conversing {
     setDraft: (draft) => writing.change({ draft }),
     queued: writing.queued,
     unqueue: () => writing.change({ draft: paragraphs(writing.queued, writing.draft), queued: "" }),
+    steered,
+    steer: () => {
+      const text = writing.queued;
+      writing.change({ queued: "" });
+      void steer(text).then((isSent) => {
+        const { draft, queued } = writing.held.current;
+        if (!isSent) writing.change({ draft: paragraphs(text, queued, draft), queued: "" });
+      });
+    },
     loadOlder,
     isPast,
     loadLater,
