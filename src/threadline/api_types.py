@@ -15,6 +15,7 @@ import msgspec
 from threadline.core import ids
 from threadline.core.channels import LinkState
 from threadline.core.messages import Role
+from threadline.core.threads import UserRole
 from threadline.core.turns import SummarySource, Surface, TurnStatus
 from threadline.core.usage import UsageKind
 
@@ -93,6 +94,15 @@ class ThreadsResponse(ApiStruct, frozen=True):
 
 class ImportResponse(ApiStruct, frozen=True):
     threads: list[ThreadInfo]
+
+
+class MeResponse(ApiStruct, frozen=True):
+    """The caller, as the service authenticated them."""
+
+    tenant: str
+    user: str
+    role: UserRole
+    display_name: str | None = None
 
 
 class MessageInfo(ApiStruct, frozen=True):

@@ -28,7 +28,7 @@ HOMES = {
     "asyncpg": "threadline.stores.postgres",
     "anthropic": "threadline.agents",
     "jwt": "threadline.service",
-    "mcp": "threadline.agents",
+    "mcp": "threadline.agents threadline.mcp_server",
     "nio": "threadline.matrix",
     "openai": "threadline.agents threadline.adapters.openai_agents",
     "prompt_toolkit": "threadline.cli",

@@ -39,6 +39,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_removal(threads)
     _add_context(add_group(commands, "context", "pin a text to every prompt for an agent", common))
     _add_agents(add_group(commands, "agents", "list and configure agents", common))
+    _add_mcp(adder(commands, common))
     _add_mcp_servers(add_group(commands, "mcp-servers", "show what the MCP servers of the settings offer", common))
     add_link(add_group(commands, "link", "link your accounts on messaging platforms", common))
     add_channels(commands, common)
@@ -268,6 +269,18 @@ def _add_agents(add: AddCommand) -> None:
         ("remove", "remove an agent; its threads are kept"),
     ):
         add(verb, help_, f"agents:{verb}_agent").add_argument("id", help="its id, as threadline agents list prints it")
+
+
+def _add_mcp(add: AddCommand) -> None:
+    mcp = add(
+        "mcp",
+        "be an MCP server: give editors and agents your threads as tools",
+        "mcp_stdio:serve",
+        examples=("", "--read-only", "--server https://threads.example.org"),
+    )
+    mcp.add_argument("--server", metavar="URL", help="use a Threadline service instead of a local database")
+    mcp.add_argument("--token", help="with --server: your API token (default: $THREADLINE_TOKEN)")
+    mcp.add_argument("--read-only", action="store_true", help="leave out the tools that write")
 
 
 def _add_mcp_servers(add: AddCommand) -> None:

@@ -195,6 +195,10 @@ class Client(Gateway):
     def reply(self, turn_id: str) -> RemoteReply:
         return earlier_reply(self._transport, turn_id)
 
+    async def me(self) -> api.MeResponse:
+        """Who the service takes the caller for."""
+        return read(await self._transport.call("GET", "/api/v1/me"), api.MeResponse)
+
     async def agents(self) -> api.AgentsResponse:
         return read(await self._transport.call("GET", "/api/v1/agents"), api.AgentsResponse)
 

@@ -100,7 +100,13 @@ def markdown_message(message: Message) -> str:
     """One message as Markdown. The model's own Markdown is not escaped; control characters are, because people print
     such files to terminals, which would execute them."""
     mark = "" if message.incomplete is None else f" ({message.incomplete})"
-    blocks = [f"\n## {message.role.capitalize()}, {message.created_at:%Y-%m-%d %H:%M} UTC{mark}\n"]
+    head = f"\n## {message.role.capitalize()}, {message.created_at:%Y-%m-%d %H:%M} UTC{mark}\n"
+    return f"{head}\n{markdown_body(message)}"
+
+
+def markdown_body(message: Message) -> str:
+    """What was said, without who said it and when."""
+    blocks: list[str] = []
     for part in message.parts:
         match part:
             case TextPart():

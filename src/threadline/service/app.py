@@ -52,6 +52,7 @@ from threadline.service.routes.bridges import BridgeRoutes
 from threadline.service.routes.channels import ChannelRoutes
 from threadline.service.routes.chat import ChatRoutes
 from threadline.service.routes.dispatch import DispatchRoutes
+from threadline.service.routes.mcp_requests import McpRoutes
 from threadline.service.routes.messages import MessageRoutes
 from threadline.service.routes.monitoring import MonitoringRoutes
 from threadline.service.routes.openai_chat import OpenAIChatRoutes
@@ -284,6 +285,7 @@ def _routes(context: ServiceContext, *, is_authenticated: bool) -> list[BaseRout
         *OpenAIChatRoutes(context).routes(),
         *OpenAIConversationRoutes(context).routes(),
         *OpenAIResponseRoutes(context).routes(),
+        *McpRoutes(context).routes(),
         *AgentRoutes(context).routes(),
         *DispatchRoutes(context).routes(),
         *TransferRoutes(context).routes(),

@@ -51,6 +51,8 @@ PERMISSIONS: dict[str, Permission] = {
     "createConversationItems": MEMBER,
     "retrieveConversationItem": VIEWER,
     "deleteConversationItem": MEMBER,
+    # MCP: each tool that writes needs the role of a member
+    "callMcp": VIEWER,
     # threads
     "listThreads": VIEWER,
     "searchThreads": VIEWER,

@@ -92,6 +92,7 @@ TITLES = {
     429: "Too many requests",
     431: "Header too large",
     500: "Internal error",
+    501: "Not installed",
     502: "Agent failed",
     503: "Temporarily unavailable",
     507: "No space left",

@@ -71,6 +71,7 @@ HEADERS = {
 TAGS = {
     "chat": "Turns, in the AI SDK's protocol.",
     "openai": "OpenAI's API: responses, chat completions and models, for OpenAI's clients.",
+    "mcp": "The service as an MCP server, for MCP clients.",
     "threads": "List, search, read, change, branch, undo, export and import threads.",
     "saves": "Named points of threads.",
     "agents": "Agents, the context that a user pinned for one, and messages without a thread.",

@@ -17,7 +17,7 @@ from threadline.core.errors import ThreadlineError
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 Tag: TypeAlias = Literal[
-    "chat", "openai", "threads", "saves", "agents", "channels", "users", "administration", "operations"
+    "chat", "openai", "mcp", "threads", "saves", "agents", "channels", "users", "administration", "operations"
 ]
 
 Major: TypeAlias = Annotated[str, msgspec.Meta(extra_json_schema={"pattern": "^([5-9]|[1-9][0-9])$"})]

@@ -10,12 +10,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from threadline.administration.users import USERS_LIMIT, UserAdministration
-from threadline.api_types import ApiStruct, Moment
+from threadline.api_types import ApiStruct, MeResponse, Moment
 from threadline.core import errors
 from threadline.core.access import TokenRole
 from threadline.core.channels import User
 from threadline.core.receipts import ErasureReceipt
-from threadline.core.threads import UserRole
 from threadline.service.context import ServiceContext
 from threadline.service.http.request_context import scope_of
 from threadline.service.http.requests import RequestStruct, read_body, read_query
@@ -64,15 +63,6 @@ class EraseMeQuery(RequestStruct, frozen=True):
     """`confirm` is the caller's own user id."""
 
     confirm: str
-
-
-class MeResponse(ApiStruct, frozen=True):
-    """The caller, as the service authenticated them."""
-
-    tenant: str
-    user: str
-    role: UserRole
-    display_name: str | None = None
 
 
 class UserRoutes:
