@@ -30,12 +30,7 @@ from threadline.core.errors import (
     SettingsInvalid,
 )
 from threadline.core.platform_messages import UNTIMED, Arrival
-from threadline.core.reply_text import (
-    NO_AGENT_TEXT,
-    NOT_ALLOWED_TEXT,
-    UNREADABLE_TEXT,
-    budget_text,
-)
+from threadline.core.reply_text import NO_AGENT_TEXT, NOT_ALLOWED_TEXT, UNREADABLE_TEXT, budget_text
 from threadline.core.threads import Scope, system_scope
 from threadline.core.turn_commits import Accepted, AcceptRefusal, TurnAcceptance
 from threadline.core.turns import Policy, Surface, TurnStatus
