@@ -20,12 +20,9 @@ from threadline.core.turns import SummarySource, Surface, TurnStatus
 from threadline.core.usage import UsageKind
 
 Moment: TypeAlias = Annotated[dt.datetime, msgspec.Meta(tz=True)]
+_OWN_KEY = "The thread's key, chosen by the caller. Each user has their own keys."
 StateKey: TypeAlias = Annotated[
-    str,
-    msgspec.Meta(
-        description="The thread's key, chosen by the caller. Each user has their own keys.",
-        extra_json_schema={"pattern": ids.STATE_KEY_PATTERN},
-    ),
+    str, msgspec.Meta(description=_OWN_KEY, extra_json_schema={"pattern": ids.STATE_KEY_PATTERN})
 ]
 Id: TypeAlias = Annotated[str, msgspec.Meta(extra_json_schema={"pattern": ids.ID_PATTERN})]
 Name: TypeAlias = Annotated[
@@ -224,6 +221,8 @@ class TurnInfo(ApiStruct, frozen=True, kw_only=True):
     model: str | None = None
     error: str | None = None
     usage: TokenUsage | None = None
+    prompt_tokens: int | None = None
+    window_tokens: int | None = None
     request_seq: int | None = None
     reply_seq: int | None = None
     created_at: Moment

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from threadline.cli.chat.markdown import MarkdownStream
+from threadline.cli.chat.tables import TableFilter
 from threadline.cli.output import display_width
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
@@ -44,6 +45,14 @@ https://example.org/a/very/long/address/that/does/not/fit/into/a/narrow/window/a
 def render(pieces: list[str], *, colours: bool = True) -> str:
     stream = MarkdownStream(colours=colours)
     return "".join(stream.feed(piece) for piece in pieces) + stream.flush()
+
+
+@given(_ALPHABET.map(lambda text: text.replace("a", "|")), st.lists(st.integers(0, 60), max_size=6))
+def test_tables_without_colours_do_not_depend_on_the_pieces_that_arrive(text: str, cuts: list[int]) -> None:
+    edges = sorted({0, len(text), *(cut for cut in cuts if cut <= len(text))})
+    once, filtered = TableFilter(40), TableFilter(40)
+    expected = once.feed(text) + once.flush()
+    assert "".join(filtered.feed(text[a:b]) for a, b in pairwise(edges)) + filtered.flush() == expected
 
 
 def test_headings_emphasis_code_and_lists_are_coloured() -> None:

@@ -15,8 +15,8 @@ from tests.cli.conftest import Run
 from tests.cli.stub_model import StubModel, serve_model
 from tests.cli.test_chat import Terminal
 from tests.cli.test_chat import terminal as terminal
-from threadline.cli.chat.thread_picker import Choice, cut, matching, rows_of
-from threadline.cli.output import display_width
+from threadline.cli.chat.thread_picker import Choice, matching, rows_of
+from threadline.cli.output import cut, display_width
 from threadline.core.threads import Thread
 
 

@@ -152,12 +152,13 @@ def test_what_a_turn_was_shown_can_be_assembled_again_later() -> None:
     request = history[4]
     then = assemble(history[:4], request, window=TWELVE)
     assert assemble(history, request, window=TWELVE) == then
-    assert describe_prompt(then) == {
+    assert describe_prompt(then, TWELVE) == {
         "system": [],
         "first_seq": 0,
         "turns": 2,
         "messages_left_out": 0,
         "tokens": then.tokens,
+        "window_tokens": None,
     }
 
 

@@ -76,6 +76,15 @@ export interface Seen extends Turn {
   tokens: number;
 }
 
+/** Empty if the thread has none. */
+export interface Summary {
+  seq?: number;
+  text?: string;
+  createdAt?: string;
+  source?: "model" | "extract" | "person";
+  model?: string;
+}
+
 export interface Timeline {
   id: string;
   current: boolean;

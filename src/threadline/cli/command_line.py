@@ -86,8 +86,16 @@ def _add_chat(add: AddCommand) -> None:
         "chat",
         "chat with an agent and save the thread",
         "chat.command:chat",
-        examples=("", "--continue", '-p "summarise this" < notes.txt', "--server https://threads.example.org"),
+        examples=(
+            "",
+            '"why is the sky blue?"',
+            "--continue",
+            '-p "summarise this" < notes.txt',
+            "--server https://threads.example.org",
+        ),
     )
+    question = "ask this first; without a terminal, print the answer and exit, as with -p"
+    chat.add_argument("question", nargs="*", help=question)
     which = chat.add_mutually_exclusive_group()
     which.add_argument(
         "--resume", nargs="?", const="", metavar="ID", help="continue this thread; without ID, choose from a list"

@@ -16,6 +16,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from threadline.settings import AgentSettings
+
 _MOST_BYTES = 1_000_000
 
 
@@ -120,6 +122,18 @@ async def list_models(source: Source, seconds: float) -> tuple[str, ...]:
     with contextlib.suppress(OSError, ValueError):
         return _model_names(await asyncio.to_thread(read))
     return ()
+
+
+async def list_agent_models(agent: AgentSettings, environ: Mapping[str, str], seconds: float) -> tuple[str, ...]:
+    """The models that an agent's provider lists. Empty if it cannot be asked, as without a key."""
+    address = agent.settings.get("base_url")
+    if isinstance(address, str) and address.startswith("http://"):
+        return await list_server_models(address, seconds)
+    usual = next((each for each in _KEYS if each.provider == agent.provider and not address), None)
+    key = agent.settings.get("api_key_env") or (usual.key_variable if usual else None)
+    if not isinstance(key, str) or not environ.get(key):
+        return ()
+    return await list_models(Source("", "", agent.provider, key, address), seconds)
 
 
 def _model_names(body: bytes) -> tuple[str, ...]:

@@ -125,3 +125,15 @@ def display_width(text: str) -> int:
 
 def _is_wide(char: str) -> bool:
     return unicodedata.east_asian_width(char) in ("W", "F")
+
+
+def cut(text: str, width: int) -> str:
+    """The text in at most `width` cells, with `…` where it was cut."""
+    if display_width(text) <= width:
+        return text
+    kept = ""
+    for char in text:
+        if display_width(kept + char) > width - 1:
+            break
+        kept += char
+    return unicodedata.normalize("NFC", kept) + "…"

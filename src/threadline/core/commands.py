@@ -40,6 +40,7 @@ CommandName: TypeAlias = Literal[
     "usage",
     "edit",
     "compact",
+    "summary",
     "export",
     "quit",
 ]
@@ -97,6 +98,7 @@ COMMANDS: tuple[CommandSpec, ...] = (
     CommandSpec("usage", "", "show the tokens and the cost of this chat and of this month", TERMINAL),
     CommandSpec("edit", "[text]", "write your message in $EDITOR", TERMINAL),
     CommandSpec("compact", "", "summarise the older messages for the agent", TERMINAL),
+    CommandSpec("summary", "[edit]", "show the summary of the older messages, or edit it", TERMINAL),
     CommandSpec("export", "[file]", "write this chat to a file (.md, .json, .jsonl)", TERMINAL),
     CommandSpec("help", "", "show this list", EVERYWHERE, role="viewer"),
     CommandSpec("quit", "", "quit", TERMINAL),

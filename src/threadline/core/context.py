@@ -86,7 +86,7 @@ def _past_messages(turns: Sequence[PastTurn], request: Message | None) -> int:
     return request.seq + sum(message.seq > request.seq for turn in turns for message in turn.messages)
 
 
-def describe_prompt(prompt: Prompt) -> dict[str, Any]:
+def describe_prompt(prompt: Prompt, window: Window) -> dict[str, Any]:
     """What is stored with a turn about its prompt. Together with the log, which never changes, it tells later what the
     agent was shown."""
     return {
@@ -95,6 +95,7 @@ def describe_prompt(prompt: Prompt) -> dict[str, Any]:
         "turns": prompt.turns_shown,
         "messages_left_out": prompt.messages_left_out,
         "tokens": prompt.tokens,
+        "window_tokens": window.tokens,
     }
 
 

@@ -103,6 +103,14 @@ class Turn(msgspec.Struct, frozen=True):
         return self.seen.get(TAKEN_BY)
 
     @property
+    def prompt_tokens(self) -> int | None:
+        return self.seen.get("tokens")
+
+    @property
+    def window_tokens(self) -> int | None:
+        return self.seen.get("window_tokens")
+
+    @property
     def is_handed_over(self) -> bool:
         """Whether the process that had it released it for another, at `lease_until`. One that died leaves its name."""
         return self.is_active and self.lease_owner is None and self.lease_until is not None
@@ -121,6 +129,10 @@ class TurnInfo(PlainValue, frozen=True, kw_only=True):
     error: str | None = None
     usage: dict[str, Any] = msgspec.field(default_factory=dict)
     """`input_tokens`, `output_tokens`, `cached_tokens`, `reasoning_tokens`, and `cost` if the model has a price."""
+    prompt_tokens: int | None = None
+    """Of the prompt at the turn's start, as estimated when it was assembled. None until the turn has ended."""
+    window_tokens: int | None = None
+    """The most that the prompt could have; None if the window has no limit of tokens."""
     request_seq: int | None = None
     reply_seq: int | None = None
     created_at: dt.datetime

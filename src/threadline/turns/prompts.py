@@ -87,7 +87,7 @@ class PromptReader:
             response_format=options.response_format,
             model_options=options.model_options,
         )
-        return addressed, describe_prompt(addressed)
+        return addressed, describe_prompt(addressed, self._windows[turn.surface])
 
     async def snapshot(self, scope: Scope, agent_id: str) -> str | None:
         """The context that the user pinned for the agent; None if it cannot be read."""

@@ -1,4 +1,4 @@
-/** The details panel: versions, saved points, pinned context, channels and counts. */
+/** The details panel: versions, saved points, summary, pinned context, channels and counts. */
 import { call, threadPath } from "../api";
 import type { Conversing } from "../chat/conversation";
 import { Lineage } from "../lineage/Lineage";
@@ -10,6 +10,7 @@ import { Icon } from "../ui/icons";
 import { Channels } from "./Channels";
 import { Pinned } from "./Pinned";
 import { Saves } from "./Saves";
+import { Summary } from "./Summary";
 
 export function Panel({ talk }: { talk: Conversing }) {
   const isThere = talk.thread.id !== undefined;
@@ -25,6 +26,7 @@ export function Panel({ talk }: { talk: Conversing }) {
         {isThere && <UndoButton talk={talk} />}
       </section>
       <Saves talk={talk} />
+      {isThere && <Summary talk={talk} />}
       <Pinned agentId={talk.thread.agentId} />
       <Channels talk={talk} />
       {isThere && <Counts talk={talk} />}

@@ -84,9 +84,27 @@ class McpServers:
             ServerReport(each.name, each.state, each.reason, each.connect_seconds, each.catalogue) for each in chosen
         ]
 
+    @property
+    def started_names(self) -> list[str]:
+        return sorted(self._connections)
+
+    def failure(self, name: str) -> str | None:
+        """Why a server that was started cannot be used; None if it can, or is still being connected."""
+        connection = self._connection(name)
+        return connection.reason if connection.state == "failed" else None
+
+    def connected_prompts(self) -> list[McpPrompt]:
+        """The prompts of the servers that are connected now. Does not wait."""
+        return [prompt for each in self._ready() for prompt in each.catalogue.prompts]
+
+    def connected_resources(self) -> list[McpResource]:
+        """The resources of the servers that are connected now. Does not wait."""
+        return [resource for each in self._ready() for resource in each.catalogue.resources]
+
     async def prompts(self) -> list[McpPrompt]:
         """The prompts of all servers that were started."""
-        return [prompt for each in await self._settled() for prompt in each.catalogue.prompts]
+        await self._settle()
+        return self.connected_prompts()
 
     async def prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> str:
         """The text of a prompt, by its full name `SERVER__name`. NotFound; InvalidInput if an argument is missing or
@@ -108,7 +126,8 @@ class McpServers:
 
     async def resources(self) -> list[McpResource]:
         """The resources of all servers that were started."""
-        return [resource for each in await self._settled() for resource in each.catalogue.resources]
+        await self._settle()
+        return self.connected_resources()
 
     async def read(self, server: str, uri: str) -> Any:
         """The contents of a resource: a text, or content blocks if there are images. AgentFailed, SettingsInvalid."""
@@ -117,10 +136,11 @@ class McpServers:
         except ToolFailed as exc:
             raise AgentFailed(str(exc)) from exc
 
-    async def _settled(self) -> list[Connection]:
-        started = list(self._connections.values())
-        await asyncio.gather(*(each.settle(WAIT_SECONDS) for each in started))
-        return [each for each in started if each.state == "ready"]
+    async def _settle(self) -> None:
+        await asyncio.gather(*(each.settle(WAIT_SECONDS) for each in self._connections.values()))
+
+    def _ready(self) -> list[Connection]:
+        return [each for each in self._connections.values() if each.state == "ready"]
 
     async def close(self) -> None:
         connections, self._connections = list(self._connections.values()), {}

@@ -16,6 +16,7 @@ from threadline.agents.workspace_tools import preview
 from threadline.cli.chat.keyboard import LineInput
 from threadline.cli.chat.screen import Screen
 from threadline.cli.chat.tool_rules import ToolRules, rule_for
+from threadline.cli.chat.word_wrap import shorten_lines
 from threadline.cli.printable import printable, shorten
 from threadline.core.errors import SettingsInvalid
 from threadline.core.events import ToolCall
@@ -89,7 +90,7 @@ class TerminalApprover:
 
     async def _ask(self, call: ToolCall) -> Verdict:
         folder = ", always in this [f]older" if self._checks.remember is not None else ""
-        question = f"Allow? [y]es, [n]o, [a]lways in this chat{folder}, ne[v]er: "
+        question = self._screen.wrap(f"Allow? [y]es, [n]o, [a]lways in this chat{folder}, ne[v]er:") + " "
         while True:
             try:
                 answer = (await self._keyboard.read_answer(question)).strip().lower()
@@ -122,11 +123,6 @@ class TerminalApprover:
             self._screen.warn(f"allowed in this chat only: {exc}")
         else:
             self._screen.note(f"Allowed in this folder from now on: {printable(rule)} ({printable(where)})")
-
-
-def shorten_lines(text: str, most: int) -> str:
-    lines = text.splitlines()
-    return text if len(lines) <= most else "\n".join([*lines[:most], f"… {len(lines) - most} more lines"])
 
 
 class Unattended:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -20,11 +20,12 @@ from threadline.cli import settings_file
 from threadline.cli.chat.approval import CallChecks
 from threadline.cli.chat.tool_rules import ToolRules
 from threadline.core.errors import NotFound, StoreFailed
-from threadline.core.threads import ThreadFields
+from threadline.core.threads import Scope, ThreadFields
 from threadline.ports.gateway import Gateway
-from threadline.settings import Settings, default_database
+from threadline.settings import AgentSettings, Settings, default_database
 
 if TYPE_CHECKING:
+    from threadline.agents.mcp.servers import McpServers
     from threadline.agents.tools import Tool
     from threadline.bootstrap import Threadline
     from threadline.cli.chat.memory_copy import MemoryCopy
@@ -51,6 +52,10 @@ class ChatBackend(NamedTuple):
     """Whether the settings name no agent."""
     currency: str = ""
     """Of costs; "" if it is not known, as for a service."""
+    servers: McpServers | None = None
+    """The MCP servers of the settings. Those of the agent are being connected."""
+    agents: Mapping[str, AgentSettings] = {}
+    """The agents of the settings."""
 
 
 def open_backend(args: argparse.Namespace) -> contextlib.AbstractAsyncContextManager[ChatBackend]:
@@ -67,7 +72,6 @@ async def _open_local(args: argparse.Namespace) -> AsyncIterator[ChatBackend]:
     settings = _bound_lock_wait(load_settings(args))
     checks, tools = _workspace(args, settings)
     fields = ThreadFields(system_prompt=args.system, working_dir=_working_dir())
-    history = _history_file(settings.database)
 
     async def open_database() -> Threadline:
         return await bootstrap.open(settings=settings, tools=tools)
@@ -84,6 +88,7 @@ async def _open_local(args: argparse.Namespace) -> AsyncIterator[ChatBackend]:
             async def list_configured() -> Sequence[str]:
                 return configured
 
+            history = _history_file(settings.database)
             yield ChatBackend(gateway, settings.agent, fields, history, memory, exc, True, list_configured, checks)
             return
         opened.push_async_callback(tl.close)
@@ -93,13 +98,7 @@ async def _open_local(args: argparse.Namespace) -> AsyncIterator[ChatBackend]:
         if (agent := settings.agents.get(args.agent or settings.agent)) is not None:
             # In the background, while the user types the first question.
             tl.mcp_servers.start(agent.mcp)
-        # A database that fails here fails again with the first question, which continues in memory.
-        with contextlib.suppress(StoreFailed):
-            if args.agent:
-                await tl.directory.find(scope, args.agent)
-            # No service sweeps a local database: end turns and drop stream chunks that a killed terminal left.
-            await tl.recovery.recover(scope)
-            await tl.recovery.drop_chunks(scope)
+        await _prepare(tl, scope, args.agent)
 
         async def list_agents() -> Sequence[str]:
             own = await tl.store.scoped(scope).agents()
@@ -110,14 +109,28 @@ async def _open_local(args: argparse.Namespace) -> AsyncIterator[ChatBackend]:
             gateway,
             settings.agent,
             fields,
-            history,
+            # Its folder is there now, also at the first start.
+            _history_file(settings.database),
             memory,
             failure,
             list_agents=list_agents,
             checks=checks,
             is_unconfigured=not settings.agents,
             currency=settings.currency,
+            servers=tl.mcp_servers,
+            agents=settings.agents,
         )
+
+
+async def _prepare(tl: Threadline, scope: Scope, agent_id: str | None) -> None:
+    """NotFound if there is no such agent."""
+    # A database that fails here fails again with the first question, which continues in memory.
+    with contextlib.suppress(StoreFailed):
+        if agent_id:
+            await tl.directory.find(scope, agent_id)
+        # No service sweeps a local database: end turns and drop stream chunks that a killed terminal left.
+        await tl.recovery.recover(scope)
+        await tl.recovery.drop_chunks(scope)
 
 
 @asynccontextmanager

@@ -8,22 +8,18 @@ import logging
 import os
 import shlex
 import sys
-from typing import TYPE_CHECKING
 
 from threadline.cli.chat.approval import AllowAll, TerminalApprover
 from threadline.cli.chat.backend import ChatBackend, open_backend
-from threadline.cli.chat.keyboard import Keyboard, LineInput, PipedInput
+from threadline.cli.chat.keyboard import LineInput, without_echo
 from threadline.cli.chat.screen import Screen
-from threadline.cli.chat.session import ChatOptions, ChatSession, Quit
+from threadline.cli.chat.session import ChatOptions, ChatSession
 from threadline.cli.chat.thread_choice import choose_thread
 from threadline.cli.output import pluralize
 from threadline.cli.printable import printable, without_password
-from threadline.core.errors import InvalidInput, StoreFailed, ThreadlineError
+from threadline.core.errors import InvalidInput, StoreFailed
 from threadline.core.threads import ThreadUpdate
 from threadline.ports import Approver
-
-if TYPE_CHECKING:
-    from threadline.cli.chat.slash_commands import SlashCommands
 
 _NOT_SAVED = 7
 # The prompt waits for it: a server on this machine lists its models in a few milliseconds.
@@ -32,6 +28,7 @@ _RESUME_OPTIONS = ("database", "settings", "tenant", "user", "server")
 
 
 async def chat(args: argparse.Namespace) -> int:
+    _read_question(args)
     if args.fork and not (args.latest or args.resume is not None):
         raise InvalidInput("--fork needs --resume or --continue")
     for option in ("json", "stream_json"):
@@ -56,6 +53,15 @@ async def chat(args: argparse.Namespace) -> int:
     return await ask_once(args, open_session)
 
 
+def _read_question(args: argparse.Namespace) -> None:
+    """The words after the options are the question of -p, or the first one of a chat in a terminal."""
+    if not args.question:
+        return
+    is_terminal = sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
+    if args.prompt is not None or args.json or args.stream_json or not is_terminal:
+        args.prompt, args.question = " ".join(filter(None, (args.prompt, *args.question))), []
+
+
 async def open_session(
     args: argparse.Namespace, backend: ChatBackend, screen: Screen, approver: Approver, keyboard: LineInput
 ) -> ChatSession:
@@ -69,6 +75,7 @@ async def open_session(
         memory=backend.memory,
         failure=backend.failure,
         list_agents=backend.list_agents,
+        while_printing=without_echo if keyboard.is_terminal else contextlib.nullcontext,
     )
     if backend.failure is not None and backend.is_in_memory:
         session.mark_in_memory(backend.failure)
@@ -99,10 +106,10 @@ async def _adapt_thread(args: argparse.Namespace, session: ChatSession) -> None:
 
 async def _chat(args: argparse.Namespace, backend: ChatBackend) -> int:
     # Imported here: `-p` has no commands.
-    from threadline.cli.chat.slash_commands import WORDS, SlashCommands  # noqa: PLC0415
+    from threadline.cli.chat.conversation import Conversation  # noqa: PLC0415
 
-    keyboard: LineInput = Keyboard(backend.history, WORDS) if sys.stdin.isatty() else PipedInput()
-    screen = Screen()
+    conversation = Conversation(backend)
+    keyboard, screen = conversation.keyboard, Screen()
     approver: Approver = TerminalApprover(keyboard, screen, backend.checks)
     if args.allow_tools:
         approver = AllowAll(screen, backend.checks)
@@ -110,7 +117,7 @@ async def _chat(args: argparse.Namespace, backend: ChatBackend) -> int:
     if backend.failure is not None and not session.is_in_memory:
         screen.warn(f"this chat can be read, but it cannot be saved: {backend.failure}")
     await _welcome(session, backend)
-    await _loop(session, keyboard, SlashCommands(session, backend.currency))
+    await conversation.run(session, " ".join(args.question))
     await session.try_to_save()
     return await _say_goodbye(args, session)
 
@@ -119,7 +126,7 @@ async def _say_goodbye(args: argparse.Namespace, session: ChatSession) -> int:
     unsaved = await session.count_unsaved()
     if (thread_id := session.stored_thread_id) is not None:
         what = "Saved, except for what follows" if unsaved else "Saved"
-        session.screen.note(f"{what}. Resume with: {_resume_command(args, thread_id)}")
+        session.screen.note(f"{what}. Resume with: {_resume_command(args, thread_id)}", is_wrapped=False)
     if unsaved:
         session.screen.warn(f"{pluralize(unsaved, 'message')} of this chat could not be saved")
     return _NOT_SAVED if unsaved else 0
@@ -168,34 +175,6 @@ async def _welcome(session: ChatSession, backend: ChatBackend) -> None:
     except StoreFailed as exc:
         await session.continue_in_memory(exc)
     await session.warn_of_missing_agent()
-
-
-async def _loop(session: ChatSession, keyboard: LineInput, commands: SlashCommands) -> None:
-    while True:
-        try:
-            text = await keyboard.read_line("> ")
-        except KeyboardInterrupt:
-            continue
-        except EOFError:
-            return
-        if not text.strip():
-            continue
-        try:
-            message = await commands.run(text)
-            if message is None:
-                await _remember(session)
-            else:
-                await session.ask(message)
-        except Quit:
-            return
-        except ThreadlineError as exc:
-            session.screen.error(str(exc))
-
-
-async def _remember(session: ChatSession) -> None:
-    # A command may have moved the thread. If the database fails here, the next question finds out.
-    with contextlib.suppress(StoreFailed):
-        await session.remember()
 
 
 def _resume_command(args: argparse.Namespace, thread_id: str) -> str:

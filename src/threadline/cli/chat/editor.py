@@ -1,4 +1,4 @@
-"""Writes a message in the user's editor: `/edit` in a chat."""
+"""Writes a text in the user's editor: `/edit` and `/summary edit` in a chat."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def edit_text(text: str) -> str | None:
         finally:
             loop.remove_signal_handler(signal.SIGINT)
         if ended.returncode != 0:
-            raise InvalidInput(f"{editor[0]} failed with {ended.returncode}: nothing was sent")
+            raise InvalidInput(f"{editor[0]} failed with {ended.returncode}: its text is not used")
         try:
             written = file.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as exc:

@@ -1,6 +1,8 @@
 """Input of a chat: a line editor with history on a terminal, plain lines from a pipe.
 
-Alt-Enter, or a backslash at the end of a line, continues the text on the next line; pasted text keeps its lines.
+Alt-Enter, or Enter after a backslash, continues the text on the next line; the whole message is one entry of the
+history. Long pasted texts are shown as a mark and sent whole. Between lines the terminal does not echo what is typed,
+so that neither `^C` nor the next question is printed into a reply.
 """
 
 from __future__ import annotations
@@ -8,10 +10,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
+from collections.abc import AsyncGenerator, Callable, Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+from threadline.cli.chat.pasted_text import PastedTexts
 from threadline.core.errors import ExtraMissing
+
+if TYPE_CHECKING:
+    from threadline.cli.chat.completions import Completions
+
+# Longer entries are kept until the chat ends: the file is read at every start.
+_LONGEST_ENTRY = 20_000
 
 
 class LineInput(Protocol):
@@ -28,32 +38,36 @@ class LineInput(Protocol):
 
 
 class Keyboard:
-    """Reads from a terminal with prompt_toolkit."""
+    """Reads from a terminal with prompt_toolkit. `status` is printed below the line while it is typed."""
 
     is_terminal = True
 
-    def __init__(self, history: Path | None, words: list[str]) -> None:
+    def __init__(
+        self,
+        history: Path | None,
+        completions: Completions,
+        status: Callable[[int], str] | None = None,
+    ) -> None:
         try:
             from prompt_toolkit import PromptSession  # noqa: PLC0415 - an extra, and slow to import
-            from prompt_toolkit.completion import WordCompleter  # noqa: PLC0415
+            from prompt_toolkit.styles import Style  # noqa: PLC0415
         except ModuleNotFoundError as exc:
             raise ExtraMissing("chat", "the line editor of threadline chat") from exc
+        self._pasted = PastedTexts()
         self._session: Any = PromptSession(
-            history=_open_history(history),
-            completer=WordCompleter(words, sentence=True),
+            history=_open_history(history, self._pasted),
+            completer=_completer(completions),
             complete_while_typing=False,
-            key_bindings=_key_bindings(),
+            key_bindings=_key_bindings(self._pasted),
+            multiline=True,
+            prompt_continuation="… ",
+            bottom_toolbar=None if status is None else _toolbar(status),
+            style=Style([("bottom-toolbar", "noreverse ansibrightblack")]),
         )
 
     async def read_line(self, prompt: str) -> str:
-        text = await self._read(prompt)
-        while text.endswith("\\"):
-            text = text[:-1] + "\n" + await self._read("… ")
-        return text
-
-    async def _read(self, prompt: str) -> str:
         text: str = await self._session.prompt_async(prompt)
-        return text
+        return self._pasted.unfold(text)
 
     async def read_answer(self, prompt: str) -> str:
         from prompt_toolkit import PromptSession  # noqa: PLC0415
@@ -78,9 +92,25 @@ class PipedInput:
         return await self.read_line(prompt)
 
 
-def _open_history(path: Path | None) -> Any:
+@contextlib.contextmanager
+def without_echo() -> Iterator[None]:
+    """While entered, the terminal does not print what is typed. It is kept for the next line that is read."""
+    import termios  # noqa: PLC0415 - only a terminal needs it
+
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+    silent = [*before]
+    silent[3] &= ~termios.ECHO
+    termios.tcsetattr(descriptor, termios.TCSANOW, silent)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSANOW, before)
+
+
+def _open_history(path: Path | None, pasted: PastedTexts) -> Any:
     """The lines typed earlier. A file that cannot be read or written, as on a full disk, is done without: the line
-    editor would print a traceback for every line."""
+    editor would print a traceback for every line. The file has pasted texts whole."""
     from prompt_toolkit.history import FileHistory, InMemoryHistory  # noqa: PLC0415
 
     if path is None:
@@ -89,24 +119,81 @@ def _open_history(path: Path | None) -> Any:
     class History(FileHistory):
         def load_history_strings(self) -> list[str]:
             try:
-                return list(super().load_history_strings())
+                return [pasted.fold(entry) for entry in super().load_history_strings()]
             except OSError:
                 return []
 
         def store_string(self, string: str) -> None:
-            with contextlib.suppress(OSError):
-                super().store_string(string)
+            entry = pasted.unfold(string)
+            if len(entry) <= _LONGEST_ENTRY:
+                with contextlib.suppress(OSError):
+                    super().store_string(entry)
 
     return History(str(path))
 
 
-def _key_bindings() -> Any:
+def _completer(completions: Completions) -> Any:
+    from prompt_toolkit.completion import CompleteEvent, Completer, Completion  # noqa: PLC0415
+    from prompt_toolkit.document import Document  # noqa: PLC0415
+
+    class ChatCompleter(Completer):
+        def get_completions(self, document: Document, event: CompleteEvent) -> Iterator[Completion]:
+            return iter(())
+
+        async def get_completions_async(
+            self, document: Document, event: CompleteEvent
+        ) -> AsyncGenerator[Completion, None]:
+            for found in await completions.find(document.text_before_cursor):
+                yield Completion(found.text, -found.replaces, display=found.text, display_meta=found.about)
+
+    return ChatCompleter()
+
+
+def _toolbar(status: Callable[[int], str]) -> Callable[[], str]:
+    from prompt_toolkit.application import get_app  # noqa: PLC0415
+
+    # The last column stays empty: some terminals wrap a line that fills it.
+    return lambda: status(get_app().output.get_size().columns - 1)
+
+
+def _key_bindings(pasted: PastedTexts) -> Any:
+    from prompt_toolkit.enums import DEFAULT_BUFFER  # noqa: PLC0415
+    from prompt_toolkit.filters import Condition, has_focus  # noqa: PLC0415
     from prompt_toolkit.key_binding import KeyBindings  # noqa: PLC0415
+    from prompt_toolkit.keys import Keys  # noqa: PLC0415
 
     bindings = KeyBindings()
+    # The same keys have their own meaning while the history is searched.
+    is_typing = has_focus(DEFAULT_BUFFER)
 
-    @bindings.add("escape", "enter")
+    @bindings.add("enter", filter=is_typing)
+    def _(event: Any) -> None:
+        buffer = event.current_buffer
+        if buffer.document.text_before_cursor.endswith("\\") and buffer.document.is_cursor_at_the_end:
+            buffer.delete_before_cursor()
+            buffer.newline(copy_margin=False)
+        else:
+            buffer.validate_and_handle()
+
+    @bindings.add("escape", "enter", filter=is_typing)
     def _(event: Any) -> None:
         event.current_buffer.insert_text("\n")
+
+    @bindings.add(Keys.BracketedPaste, filter=is_typing)
+    def _(event: Any) -> None:
+        text = event.data.replace("\r\n", "\n").replace("\r", "\n")
+        event.current_buffer.insert_text(pasted.fold(text))
+
+    @Condition
+    def is_behind_mark() -> bool:
+        from prompt_toolkit.application import get_app  # noqa: PLC0415
+
+        return pasted.mark_before(get_app().current_buffer.document.text_before_cursor) > 0
+
+    @bindings.add("backspace", filter=is_typing & is_behind_mark)
+    def _(event: Any) -> None:
+        # A mark that has lost a character would be sent as it is, without its text.
+        buffer = event.current_buffer
+        buffer.delete_before_cursor(pasted.mark_before(buffer.document.text_before_cursor))
 
     return bindings

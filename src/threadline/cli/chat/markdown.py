@@ -1,8 +1,8 @@
 """Markdown for a terminal, as it arrives: headings, emphasis, links, code, lists and tables are formatted.
 
 A stream cannot wait for the end of a paragraph, so this is a small machine over characters that holds back only what
-is still ambiguous: a marker at the end of what has arrived, or the first characters of a line. Without colours, text
-passes unchanged.
+is still ambiguous: a marker at the end of what has arrived, or the first characters of a line. Without colours the
+markers stay as they are; only tables are drawn, if there is a width.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 
 from threadline.cli.chat.code_colours import highlighter
-from threadline.cli.chat.tables import draw_table
+from threadline.cli.chat.tables import TableFilter, draw_table
 from threadline.cli.chat.word_wrap import WordWrap
 
 _BOLD, _CODE, _HEADING, _DIM, _RESET = "\x1b[1m", "\x1b[36m", "\x1b[1;34m", "\x1b[2m", "\x1b[0m"
@@ -37,6 +37,7 @@ class MarkdownStream:
         self._colours = colours
         self._width = width
         self._wrap = None if width is None else WordWrap(width)
+        self._tables = None if width is None or colours else TableFilter(width)
         self._table: list[str] = []
         self._held = ""
         self._at_line_start = True
@@ -47,15 +48,19 @@ class MarkdownStream:
         self._highlight: Callable[[str], str] = str
 
     def feed(self, text: str) -> str:
+        if self._tables is not None and self._wrap is not None:
+            return self._wrap.feed(self._tables.feed(text))
         if not self._colours:
-            return text if self._wrap is None else self._wrap.feed(text)
+            return text
         self._held += text
         out = self._take(final=False)
         return out if self._wrap is None else self._wrap.feed(out)
 
     def flush(self) -> str:
+        if self._tables is not None and self._wrap is not None:
+            return self._wrap.feed(self._tables.flush()) + self._wrap.flush()
         if not self._colours:
-            return "" if self._wrap is None else self._wrap.flush()
+            return ""
         rest = self._finish()
         return rest if self._wrap is None else self._wrap.feed(rest) + self._wrap.flush()
 

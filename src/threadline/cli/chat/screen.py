@@ -6,11 +6,14 @@ import os
 import re
 import shutil
 import sys
+from collections.abc import Sequence
 from typing import IO
 
 import msgspec
 
 from threadline.cli.chat.markdown import MarkdownStream
+from threadline.cli.chat.word_wrap import shorten_lines, wrap_words
+from threadline.cli.output import display_width
 from threadline.cli.printable import printable, shorten
 from threadline.core import events
 from threadline.core.events import Event
@@ -20,6 +23,7 @@ from threadline.core.turns import TurnInfo
 
 _DIM, _RED, _GREEN, _YELLOW, _RESET = "\x1b[2m", "\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[0m"
 _LONGEST_LINE = 300
+_SENT_LINES = 20
 _MARKDOWN = re.compile(r"\\(?P<escaped>.)|`(?P<code>[^`]*)`|(?P<bold>\*\*)")
 
 
@@ -38,8 +42,7 @@ class Screen:
 
     def _new_markdown(self) -> MarkdownStream:
         """Wrapped only for a terminal: a file or a pipe gets the text as it is."""
-        width = shutil.get_terminal_size().columns if self._out.isatty() else None
-        return MarkdownStream(colours=self.colours, width=width)
+        return MarkdownStream(colours=self.colours, width=self._width)
 
     def _supports_colours(self) -> bool:
         return self._out.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
@@ -89,13 +92,36 @@ class Screen:
         self.end()
         self._write(text + "\n")
 
+    def columns(self, rows: Sequence[tuple[str, str]]) -> None:
+        """Names and what they mean. In a narrow window the meaning is on a line of its own."""
+        room = self._width
+        width = max((display_width(name) for name, _ in rows), default=0)
+        is_narrow = room is not None and room < 2 * width
+        for name, text in rows:
+            gap = "\n    " if is_narrow else " " * (width - display_width(name) + 2)
+            self.line(wrap_words(f"{name}{gap}{text}", room, indent=4 if is_narrow else width + 2))
+
+    def show_sent(self, message: str) -> None:
+        """A message that the user did not type."""
+        for line in shorten_lines(printable(message, multiline=True), _SENT_LINES).splitlines():
+            self.note(f"│ {line}")
+
     def print_diff(self, diff: str) -> None:
         for line in printable(diff, multiline=True).splitlines():
             colour = {"+": _GREEN, "-": _RED, "@": _DIM}.get(line[:1], "")
             self.line(self._colour(colour, line) if colour else line)
 
-    def note(self, text: str) -> None:
-        self.line(self._dim(text))
+    def note(self, text: str, *, is_wrapped: bool = True) -> None:
+        """Not wrapped, a command can be copied from a narrow window."""
+        self.line(self._dim(self.wrap(text) if is_wrapped else text))
+
+    def wrap(self, text: str) -> str:
+        """Without the last column: the cursor may follow."""
+        return wrap_words(text, None if self._width is None else self._width - 1)
+
+    @property
+    def _width(self) -> int | None:
+        return shutil.get_terminal_size().columns if self._out.isatty() else None
 
     def reply(self, markdown: str) -> None:
         """Prints the reply of a command, which is written in Markdown for chats, as a note in plain text."""
@@ -133,7 +159,7 @@ class Screen:
     def _diagnose(self, colour: str, text: str) -> None:
         self.end()
         if self._diagnostics is None:
-            self._write(self._colour(colour, text) + "\n")
+            self._write(self._colour(colour, wrap_words(text, self._width)) + "\n")
         else:
             print(text, file=self._diagnostics, flush=True)
 

@@ -74,9 +74,10 @@ class ChatSession:
         memory: MemoryCopy | None = None,
         failure: StoreFailed | None = None,
         list_agents: Callable[[], Awaitable[Sequence[str]]] | None = None,
+        while_printing: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
     ) -> None:
         """`new_thread` are the fields of threads that the chat creates. The chat continues on `memory` if the store
-        fails; `failure` says why it was opened only for reading."""
+        fails; `failure` says why it was opened only for reading. A reply is printed inside of `while_printing`."""
         self.gateway = gateway
         self.screen = screen
         self.options = options
@@ -91,6 +92,7 @@ class ChatSession:
         self._memory = memory
         self._failure = failure
         self._list_agents = list_agents
+        self._while_printing = while_printing
         self._is_stop_requested = False
 
     @property
@@ -227,7 +229,7 @@ class ChatSession:
         self.screen.begin_reply(accepted)
         fold = Fold()
         try:
-            with self._stop_on_interrupt(reply):
+            with self._while_printing(), self._stop_on_interrupt(reply):
                 silence = asyncio.create_task(self._explain_silence(reply))
                 try:
                     await self._print_events(_cancel_at_first(silence, aiter(reply)), fold)

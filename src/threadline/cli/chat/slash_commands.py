@@ -13,7 +13,9 @@ from typing import Any
 import msgspec
 
 from threadline.cli.chat.editor import edit_text
+from threadline.cli.chat.server_prompts import ServerPrompts
 from threadline.cli.chat.session import ChatSession, Quit
+from threadline.cli.chat.summary_commands import SummaryCommands
 from threadline.cli.chat.terminal_threads import TerminalThreads
 from threadline.cli.output import output_file, pluralize
 from threadline.cli.printable import printable
@@ -32,15 +34,18 @@ from threadline.messaging.command_executor import (
 
 PREFIX = "/"
 ESCAPED = "//"
-WORDS = [f"{PREFIX}{spec.name}" for spec in specs_for("terminal")]
+WORDS = [(f"{PREFIX}{spec.name}", spec.help) for spec in specs_for("terminal")]
 _USER = "terminal"
-_KEYS = "Alt-Enter starts a new line, Ctrl-C stops a reply, Ctrl-D quits."
+_KEYS = "Tab completes, Alt-Enter starts a new line, Ctrl-C stops a reply, Ctrl-D quits."
 _TURNS = 500
 
 
 class SlashCommands:
-    def __init__(self, session: ChatSession, currency: str = "") -> None:
+    def __init__(self, session: ChatSession, currency: str = "", prompts: ServerPrompts | None = None) -> None:
+        """`prompts` are those of MCP servers; a chat on a service has none."""
         self._session = session
+        self._prompts = prompts
+        self.summaries = SummaryCommands(session)
         self._currency = currency
         self._message: str | None = None
         self._threads = TerminalThreads(session)
@@ -53,7 +58,8 @@ class SlashCommands:
                 "agent": self._agent,
                 "usage": self._usage,
                 "edit": self._edit,
-                "compact": self._compact,
+                "compact": self.summaries.compact,
+                "summary": self.summaries.summary,
                 "export": self._export,
                 "help": self._help,
                 "quit": self._quit,
@@ -67,6 +73,9 @@ class SlashCommands:
         question, self._threads.question = self._threads.question, None
         if text.startswith(ESCAPED):
             return text[1:]
+        if self._prompts is not None and (message := await self._prompts.message_of(text)) is not None:
+            self._session.screen.show_sent(message)
+            return message
         first, _, more = text.strip().partition("\n")
         now = self._clock.now()
         command = interpret(first, question, user_id=_USER, now=now, place="terminal", prefix=PREFIX)
@@ -159,12 +168,6 @@ class SlashCommands:
         self._message = await edit_text(call.argument or "")
         return None if self._message else "Nothing to send: the text is empty."
 
-    async def _compact(self, call: CommandCall) -> str:
-        summary = await self._threads.require().compact()
-        if summary is None:
-            return "Nothing to summarise: this chat is short enough."
-        return f"Summarised messages up to {summary.point.seq} for the agent. No message is deleted."
-
     async def _export(self, call: CommandCall) -> str:
         thread = self._threads.require()
         path = Path(call.argument or f"{thread.id}.md")
@@ -175,10 +178,11 @@ class SlashCommands:
         return f"Exported to `{path}`."
 
     async def _help(self, call: CommandCall) -> str:
-        rows = [line.partition(": ") for line in help_text("terminal", PREFIX).splitlines()]
-        width = max(len(usage) for usage, _, _ in rows)
-        for usage, _, text in rows:
-            self._session.screen.line(f"{usage:{width}}  {text}")
+        lines = (line.partition(": ") for line in help_text("terminal", PREFIX).splitlines())
+        rows = [(usage, text) for usage, _, text in lines]
+        if self._prompts is not None:
+            rows += self._prompts.help_lines()
+        self._session.screen.columns(rows)
         return _KEYS
 
     async def _quit(self, call: CommandCall) -> str:

@@ -35,3 +35,50 @@ def draw_table(lines: list[str], width: int) -> str:
 def _cells(line: str) -> list[str]:
     inner = line.strip().removeprefix("|").removesuffix("|")
     return [_MARKS.sub("", cell.replace("\\|", "|").strip()) for cell in re.split(r"(?<!\\)\|", inner)]
+
+
+class TableFilter:
+    """Passes text on as it is written and draws the tables in it. The rest of a table's row is held back, and so is the
+    table until it ends."""
+
+    def __init__(self, width: int) -> None:
+        self._width = width
+        self._line = ""
+        self._rows: list[str] = []
+        self._is_line_passed = False
+        self._in_fence = False
+
+    def feed(self, text: str) -> str:
+        return "".join(map(self._add, text.splitlines(keepends=True)))
+
+    def flush(self) -> str:
+        line, self._line, self._is_line_passed = self._line, "", False
+        if self._is_row(line):
+            self._rows.append(line)
+            line = ""
+        return self._end_table() + line
+
+    def _add(self, piece: str) -> str:
+        is_complete = piece.endswith("\n")
+        if self._is_line_passed:
+            self._is_line_passed = not is_complete
+            return piece
+        self._line += piece
+        start = self._line.lstrip()
+        if not is_complete and (not start or start.startswith("|") or "```".startswith(start[:3])):
+            return ""
+        line, self._line = self._line, ""
+        if is_complete and self._is_row(line):
+            self._rows.append(line.rstrip("\n"))
+            return ""
+        if start.startswith("```"):
+            self._in_fence = not self._in_fence
+        self._is_line_passed = not is_complete
+        return self._end_table() + line
+
+    def _is_row(self, line: str) -> bool:
+        return not self._in_fence and line.lstrip().startswith("|")
+
+    def _end_table(self) -> str:
+        rows, self._rows = self._rows, []
+        return draw_table(rows, self._width) if rows else ""

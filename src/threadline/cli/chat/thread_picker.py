@@ -6,10 +6,9 @@ that it can be tested without a terminal. Needs prompt_toolkit.
 
 from __future__ import annotations
 
-import unicodedata
 from typing import Any, NamedTuple
 
-from threadline.cli.output import display_width, format_time
+from threadline.cli.output import cut, display_width, format_time
 from threadline.cli.printable import printable, short_folder
 from threadline.core.threads import Thread
 
@@ -64,18 +63,6 @@ def _row(thread: Thread, width: int, folder: str | None, *, is_chosen: bool) -> 
     title_room = room - place
     title = cut(title, title_room)
     return cut(f"{mark}{title}{' ' * (title_room - display_width(title))}  {printable(where):<{place}}  {told}", width)
-
-
-def cut(text: str, width: int) -> str:
-    """The text in at most `width` cells, with `…` where it was cut."""
-    if display_width(text) <= width:
-        return text
-    kept = ""
-    for char in text:
-        if display_width(kept + char) > width - 1:
-            break
-        kept += char
-    return unicodedata.normalize("NFC", kept) + "…"
 
 
 async def pick_thread(threads: list[Thread], folder: str | None, *, colours: bool) -> str | None:

@@ -16,11 +16,12 @@ _LEAST = 20
 
 
 class WordWrap:
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, indent: int = 0) -> None:
+        """`indent` is that of the lines into which the first one is wrapped."""
         self._width = max(width, _LEAST)
         self._held = ""
         self._column = 0
-        self._indent = 0
+        self._indent = min(indent, self._width // 2)
         self._space = ""
 
     def feed(self, text: str) -> str:
@@ -76,3 +77,16 @@ class WordWrap:
                 out += char
                 self._column += wide
         return out
+
+
+def wrap_words(text: str, width: int | None, indent: int = 0) -> str:
+    """A whole text, wrapped; as it is if `width` is None."""
+    if width is None:
+        return text
+    wrap = WordWrap(width, indent)
+    return wrap.feed(text) + wrap.flush()
+
+
+def shorten_lines(text: str, most: int) -> str:
+    lines = text.splitlines()
+    return text if len(lines) <= most else "\n".join([*lines[:most], f"… {len(lines) - most} more lines"])

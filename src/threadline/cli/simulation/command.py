@@ -12,6 +12,7 @@ import sys
 from contextlib import AbstractAsyncContextManager
 
 from threadline.channels.slack_text import unescape
+from threadline.cli.chat.completions import Completions
 from threadline.cli.chat.keyboard import Keyboard, LineInput, PipedInput
 from threadline.cli.connection import load_settings
 from threadline.cli.printable import printable
@@ -27,7 +28,7 @@ HELP = """\
 :repeat                     deliver the last message again, as platforms do
 :quit                       quit
 Everything else is sent to the bot; !help lists its commands."""
-_COMMANDS = [":link", ":repeat", ":as", ":help", ":quit"]
+_COMMANDS = (":link", ":repeat", ":as", ":help", ":quit")
 _NO_REPLY = frozenset(("duplicate", "replay_blocked", "blank"))
 # A model may take minutes; an agent that fails is reported sooner than this.
 _REPLY_SECONDS = 120.0
@@ -41,13 +42,17 @@ async def simulate(args: argparse.Namespace) -> None:
     names = list(dict.fromkeys(args.platform)) or list(FAKE_PLATFORMS)
     if unknown := [name for name in names if name not in FAKE_PLATFORMS]:
         raise InvalidInput(f"unknown platform {unknown[0]!r}: choose from {', '.join(FAKE_PLATFORMS)}")
-    keyboard: LineInput = Keyboard(None, _COMMANDS) if sys.stdin.isatty() else PipedInput()
+    keyboard: LineInput = Keyboard(None, _completions()) if sys.stdin.isatty() else PipedInput()
     async with _open_simulation(args, names) as simulation:
         where = f"the service at {simulation.url}" if args.url else "a temporary service"
         if args.url is None and args.database is not None:
             where = f"a service on {args.database}"
         print(f"Simulating {_join(names)} with {where}. Type :help for help.", flush=True)
         await Conversation(simulation, keyboard).run()
+
+
+def _completions() -> Completions:
+    return Completions(((command, "") for command in _COMMANDS), prefix=":")
 
 
 def _open_simulation(args: argparse.Namespace, names: list[str]) -> AbstractAsyncContextManager[Simulation]:

@@ -132,6 +132,8 @@ def turn_fields(turn: Turn) -> dict[str, Any]:
         "provider": turn.provider,
         "model": turn.model,
         "usage": _usage(turn.usage),
+        "prompt_tokens": turn.prompt_tokens,
+        "window_tokens": turn.window_tokens,
         "request_seq": turn.request_seq,
         "reply_seq": turn.reply_seq,
         "created_at": turn.created_at,
