@@ -81,10 +81,12 @@ RECOVERY_P99 = _both("a killed turn asked for again: slowest of 100", _value(1_0
 RECOVERY_WRONG = _both("killed turns lost, doubled or not answered", _value(0))
 MASKING = Measure("masking of text", Budget("value", "≥", 20))
 MASKING_MESSAGE = Measure("sealing a message of 2 kB, masked, against unmasked")
-CHAT = Measure("threadline chat until its prompt appears", _value(700))
+CHAT = Measure("threadline chat until its prompt appears", _value(300))
 CHAT_MEMORY = Measure("threadline chat at its prompt: memory", None)
 TOOL_CALL = Measure("a tool call, over the tool itself", _value(3))
 MCP_TOOLS = Measure("a turn with 100 MCP tools, over one without", _value(50))
+COMPACTED = Measure("prompt after 500 to 1,000 turns with summaries", _ratio("≤", 1.05))
+COMPACTED_LARGEST = Measure("the same: largest prompt, in a window of 8,000 tokens", _value(8_000))
 CHANNEL_ACKNOWLEDGED = _both("webhook acknowledged while the agent takes 2 s", None)
 CHANNEL_ACKNOWLEDGED_P99 = _both("webhook acknowledged: slowest of 100", _value(100))
 CHANNEL_WRONG = _both("messages lost or answered twice, with repeats and kills", _value(0))
@@ -157,6 +159,8 @@ MEASURES = (
     CHAT_MEMORY,
     TOOL_CALL,
     MCP_TOOLS,
+    COMPACTED,
+    COMPACTED_LARGEST,
     CHANNEL_ACKNOWLEDGED,
     CHANNEL_ACKNOWLEDGED_P99,
     CHANNEL_WRONG,

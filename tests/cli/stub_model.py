@@ -29,6 +29,8 @@ class StubModel:
         self.models = ["stub-small", "stub-large"]
         self.requests: list[dict[str, Any]] = []
         self.keys: list[str | None] = []
+        self.required_key: str | None = None
+        """Requests with another key, or without one, are refused."""
         self.hold_after: int | None = None
         """Requests after so many wait until `release`."""
         self._released = threading.Event()
@@ -93,6 +95,9 @@ def serve_model() -> Iterator[StubModel]:
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
+            if stub.required_key not in (None, (self.headers.get("Authorization") or "").removeprefix("Bearer ")):
+                self._send(401, "application/json", b"{}")
+                return
             self._send(200, "application/json", json.dumps({"data": [{"id": name} for name in stub.models]}).encode())
 
         def do_POST(self) -> None:

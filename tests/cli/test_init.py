@@ -173,6 +173,43 @@ def test_doctor_asks_a_local_server_for_its_models(run: Run, home: Path, stub: S
     assert run("doctor").code == 0
 
 
+@pytest.mark.req("T-01")
+def test_doctor_tells_a_refused_key_from_a_server_that_is_down(
+    run: Run, home: Path, stub: StubModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("chat", "-p", "hello")
+    monkeypatch.setenv("STUB_KEY", "right")
+    stub.required_key = "right"
+    settings = f'settings = {{ base_url = "{stub.url}", api_key_env = "STUB_KEY" }}'
+    (home / "threadline.toml").write_text(f'[agents.a]\nprovider = "openai"\nmodel = "stub-small"\n{settings}\n')
+    assert run("doctor").out.endswith("No problems found.\n")
+    monkeypatch.setenv("STUB_KEY", "wrong")
+    checked = run("doctor")
+    assert checked.code == 1
+    assert f"error: agent 'a': {stub.url} refused the key in $STUB_KEY (401)\n" in checked.out
+    stub.write_settings(home / "threadline.toml")
+    assert f"{stub.url} requires a key (401)" in run("doctor").out
+    (home / "threadline.toml").write_text(
+        '[agents.a]\nprovider = "openai"\nsettings = { base_url = "http://127.0.0.1:1/v1", api_key = "none" }\n'
+    )
+    checked = run("doctor")
+    assert (checked.code, "http://127.0.0.1:1/v1 cannot be reached" in checked.out) == (0, True)
+
+
+@pytest.mark.req("T-01", "A-02")
+def test_doctor_names_mcp_servers_that_fail(run: Run, home: Path, no_models: None) -> None:
+    run("chat", "-p", "hello")
+    (home / "threadline.toml").write_text(
+        '[mcp.gone]\ncommand = ["/no/such/program"]\n'
+        '[mcp.silent]\nurl = "http://127.0.0.1:1/mcp"\nconnect_seconds = 1\n'
+    )
+    checked = run("doctor")
+    assert checked.code == 1
+    assert "error: MCP server gone failed: there is no program '/no/such/program'" in checked.out
+    assert "error: MCP server silent failed: " in checked.out
+    assert "threadline mcp-servers test silent" in checked.out
+
+
 def test_lists_in_a_table_are_extended_and_the_rest_is_kept() -> None:
     text = settings_file.append_to_list("", "tools.allow", "/srv/a", "read")
     text = settings_file.append_to_list(f'# head\nagent = "x"\n\n{text}\n[prices]\n', "tools.allow", "/srv/b", "run")

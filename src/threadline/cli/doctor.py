@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from typing import Any
 
 from threadline import maintenance
@@ -10,7 +11,7 @@ from threadline.agents.mcp.servers import McpServers
 from threadline.agents.registry import build_agent
 from threadline.cli.connection import load_settings
 from threadline.cli.mcp_servers import find_problems
-from threadline.cli.model_search import list_server_models
+from threadline.cli.model_search import find_key, probe_models
 from threadline.cli.output import print_json
 from threadline.cli.printable import printable, without_password
 from threadline.core.channels import Agent as AgentRow
@@ -20,8 +21,8 @@ from threadline.process_agents import configured_agents
 from threadline.settings import Settings
 
 _UNHEALTHY = 1
-# A server on this machine or in this network; one that needs longer for a list is not usable for a chat.
-_PROBE_SECONDS = 2.0
+# One that needs longer for a list of models is not usable for a chat.
+_PROBE_SECONDS = 5.0
 
 
 async def doctor(args: argparse.Namespace) -> int:
@@ -95,17 +96,32 @@ async def _is_tenants(settings: Settings) -> bool:
 
 
 async def _check_server(row: AgentRow) -> list[Finding]:
-    """Whether a local model server answers and has the model."""
+    """Whether the provider accepts the key, and whether a server on this network answers and has the model."""
     base_url = row.settings.get("base_url")
-    if row.provider != "openai" or not isinstance(base_url, str) or not base_url.startswith("http://"):
+    if row.provider not in ("openai", "anthropic") or not isinstance(base_url, str | None):
         return []
-    models = await list_server_models(base_url, _PROBE_SECONDS)
-    if not models:
+    key, variable = find_key(row.provider, row.settings, os.environ)
+    probe = await probe_models(row.provider, base_url, key, _PROBE_SECONDS)
+    where = base_url or row.provider
+    if probe.status in (401, 403):
+        named = f" in ${variable}" if variable else ""
+        what = (
+            f"agent {row.id!r}: {where} refused the key{named} ({probe.status})"
+            if key
+            else (f"agent {row.id!r}: {where} requires a key ({probe.status})")
+        )
+        return [Finding("error", what, "set api_key_env to the variable of a valid key")]
+    if probe.fault:
+        remedy = "start the server, or correct base_url" if base_url else "check the network and its proxy"
+        return [Finding("warning", f"agent {row.id!r}: {where} cannot be reached: {probe.fault}", remedy)]
+    if base_url is None or not base_url.startswith("http://"):
+        return []
+    if not probe.models:
         return [
-            Finding("warning", f"agent {row.id!r}: {base_url} lists no models", "start the server, or load a model")
+            Finding("warning", f"agent {row.id!r}: {base_url} lists no models", "load a model, or correct base_url")
         ]
-    if row.model is not None and row.model not in models:
-        offered = ", ".join(models[:5])
+    if row.model is not None and row.model not in probe.models:
+        offered = ", ".join(probe.models[:5])
         what = f"agent {row.id!r}: the server does not list the model {row.model!r}"
         return [Finding("warning", what, f"it lists {offered}")]
     return []

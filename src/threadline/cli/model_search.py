@@ -7,7 +7,7 @@ this machine is bounded: a port that nothing listens on is refused at once, a si
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import http.client
 import json
 import os
 import urllib.error
@@ -106,34 +106,63 @@ async def list_models(source: Source, seconds: float) -> tuple[str, ...]:
     if source.models or source.key_variable is None:
         return source.models
     key = os.environ.get(source.key_variable, "")
-    base = source.base_url or (
-        "https://api.anthropic.com/v1" if source.provider == "anthropic" else "https://api.openai.com/v1"
-    )
-    headers = {"Authorization": f"Bearer {key}"}
-    if source.provider == "anthropic":
+    return (await probe_models(source.provider, source.base_url, key, seconds)).models
+
+
+class Probe(NamedTuple):
+    """What a provider answered. `fault` says why it did not answer."""
+
+    models: tuple[str, ...] = ()
+    status: int = 0
+    fault: str = ""
+
+
+def find_key(provider: str, settings: Mapping[str, Any], environ: Mapping[str, str]) -> tuple[str, str | None]:
+    """The key of an agent, "" if it has none, and the variable that it is read from. A server with an address of its
+    own never gets a provider's key."""
+    if isinstance(given := settings.get("api_key"), str):
+        return "" if given == "none" else given, None
+    usual = None if settings.get("base_url") else _usual_variable(provider)
+    variable = settings.get("api_key_env") or usual
+    return (environ.get(variable, ""), variable) if isinstance(variable, str) else ("", None)
+
+
+def _usual_variable(provider: str) -> str | None:
+    return next((each.key_variable for each in _KEYS if each.provider == provider), None)
+
+
+async def probe_models(provider: str, base_url: str | None, key: str, seconds: float) -> Probe:
+    """Asks for the list of models, with the key if there is one."""
+    base = base_url or ("https://api.anthropic.com/v1" if provider == "anthropic" else "https://api.openai.com/v1")
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    if provider == "anthropic":
         headers = {"x-api-key": key, "anthropic-version": "2023-06-01"}
-    request = urllib.request.Request(f"{base}/models", headers=headers)  # noqa: S310 - the addresses are in the table above
+        # Anthropic's client adds the version itself.
+        base = base if base.rstrip("/").endswith("/v1") else f"{base.rstrip('/')}/v1"
+    # The addresses are in the table above, or the operator's own.
+    request = urllib.request.Request(f"{base.rstrip('/')}/models", headers=headers)  # noqa: S310
 
-    def read() -> bytes:
-        with urllib.request.urlopen(request, timeout=seconds) as response:  # noqa: S310 - as above
-            found: bytes = response.read(_MOST_BYTES)
-            return found
+    def read() -> Probe:
+        try:
+            with urllib.request.urlopen(request, timeout=seconds) as response:  # noqa: S310
+                return Probe(_model_names(response.read(_MOST_BYTES)), response.status)
+        except urllib.error.HTTPError as exc:
+            return Probe(status=exc.code)
+        except urllib.error.URLError as exc:
+            return Probe(fault=str(exc.reason))
+        except (OSError, ValueError, http.client.HTTPException) as exc:
+            return Probe(fault=str(exc) or type(exc).__name__)
 
-    with contextlib.suppress(OSError, ValueError):
-        return _model_names(await asyncio.to_thread(read))
-    return ()
+    return await asyncio.to_thread(read)
 
 
 async def list_agent_models(agent: AgentSettings, environ: Mapping[str, str], seconds: float) -> tuple[str, ...]:
     """The models that an agent's provider lists. Empty if it cannot be asked, as without a key."""
     address = agent.settings.get("base_url")
-    if isinstance(address, str) and address.startswith("http://"):
-        return await list_server_models(address, seconds)
-    usual = next((each for each in _KEYS if each.provider == agent.provider and not address), None)
-    key = agent.settings.get("api_key_env") or (usual.key_variable if usual else None)
-    if not isinstance(key, str) or not environ.get(key):
+    key, _ = find_key(agent.provider, agent.settings, environ)
+    if agent.provider not in ("openai", "anthropic") or not (key or isinstance(address, str)):
         return ()
-    return await list_models(Source("", "", agent.provider, key, address), seconds)
+    return (await probe_models(agent.provider, address, key, seconds)).models
 
 
 def _model_names(body: bytes) -> tuple[str, ...]:
