@@ -10,8 +10,8 @@ from threadline.core.errors import ThreadlineError
 from threadline.core.threads import Scope, UserRole, system_scope
 from threadline.ports import Store, Transaction
 from threadline.testing.clock import ManualClock
+from threadline.testing.conformance.history_probes import PROBES, Probe
 from threadline.testing.conformance.sample_data import SECRET, UNKNOWN, Ids, populate, view
-from threadline.testing.conformance.sign_in_probes import PROBES, Probe
 
 OUTSIDERS: dict[str, tuple[str, str, UserRole]] = {
     "another user of the tenant": ("", "mallory", "member"),
