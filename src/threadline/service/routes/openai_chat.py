@@ -16,7 +16,7 @@ from threadline.core import errors
 from threadline.core.client_tools import ClientTool
 from threadline.core.errors import AgentFailed
 from threadline.core.event_fold import Fold
-from threadline.core.ids import new_id
+from threadline.core.ids import check_state_key, new_id
 from threadline.core.model_options import read_model_options
 from threadline.core.prompts import Prompt
 from threadline.core.threads import Scope
@@ -107,9 +107,10 @@ class OpenAIChatRoutes:
         agent = await self._threadline.directory.find(scope, agent_id)
         tools, shown = read_tools(body.tools), body.model or agent_id
         with_usage = body.stream_options is not None and bool(body.stream_options.include_usage)
-        name = (body.metadata or {}).get(THREAD) or read_header(request, "X-State-Key")
+        key, header = idempotency_key(request), read_header(request, "X-State-Key")
+        name = (body.metadata or {}).get(THREAD) or (None if header is None else check_state_key(header))
         if name is not None:
-            accepted = await self._thread_chat.accept(scope, name, body, given, tools, idempotency_key(request))
+            accepted = await self._thread_chat.accept(scope, name, body, given, tools, key)
             await self._threadline.runner.begin(scope, accepted, Defer())
             turn = accepted.turn
             if not body.stream:

@@ -68,7 +68,7 @@ class OpenAIConversationRoutes:
         "Create a conversation in OpenAI's format",
         ResponseSpec(200, "The conversation: a thread.", ConversationObject),
         tag="openai",
-        body=Body(ConversationBody, _EXAMPLES),
+        body=Body(ConversationBody, _EXAMPLES, required=False),
         errors=(*_MISSING, *_STORED),
     )
     async def create(self, request: Request) -> Response:
