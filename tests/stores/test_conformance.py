@@ -29,6 +29,7 @@ NOT_FOR_A_TEST = {
     "failure": "is the caller's part of the contract",
     "Costs the same at any length of the thread": "is measured in bench/",
     "Reads no database": "is about time",
+    "Of a word that more messages contain than the store ranks, the newest are considered": "is a bound of each store",
     "commits of other processes, shortly after": "needs another process, and each store has its own mechanism",
 }
 

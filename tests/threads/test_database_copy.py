@@ -13,10 +13,12 @@ from threadline.bootstrap import Threadline
 from threadline.core.access import NewToken
 from threadline.core.channels import Agent, User
 from threadline.core.errors import Conflict, RoleRefused
+from threadline.core.hidden_parts import HiddenPart
 from threadline.core.messages import NewMessage, assistant
 from threadline.core.parts import OtherPart, TextPart, tool_part
 from threadline.core.portable import TABLES
 from threadline.core.sealing import CleanText, Sealer
+from threadline.core.sign_ins import NewSignIn
 from threadline.core.threads import Scope, system_scope
 from threadline.core.values import PIECE_BYTES, ValueAddress, ValueWrite
 from threadline.ports import Store
@@ -74,6 +76,10 @@ async def populate(store: Store, tenant_id: str, clock: ManualClock) -> None:
         await tx.put_link_code(name.encode(), "slack", clock.after(60))
         kept = ValueAddress("thread", thread.id, "tests", "state")
         await tx.write_values([ValueWrite(kept, bytes(3 * PIECE_BYTES), 3 * PIECE_BYTES, "key-1", expires_us=2**52)])
+        stored = await tx.thread(thread.id)
+        assert stored is not None
+        last = (await tx.messages(thread.id))[-1]
+        await tx.hide_parts(thread.id, [HiddenPart(stored.timeline_id, last.seq, 0)])
         turn = (await tx.turns(thread.id))[0]
         await tx.enqueue("slack", "C1", CleanText("hello"), turn_id=turn.id, owner_id=name)
     system = store.scoped(system_scope(tenant_id))
@@ -86,6 +92,7 @@ async def populate(store: Store, tenant_id: str, clock: ManualClock) -> None:
     await system.create_token(NewToken("t1", b"h" * 32, "ada", "laptop", "viewer", clock.after(60), True))
     await system.note_use("t1", clock.now())
     await system.record_act("token.created", "t1", Sealer().json({"role": "viewer"}), actor_id="ada")
+    await system.add_sign_in(NewSignIn("s1", b"s" * 32, "ada", "member", "link", clock.after(600), "Firefox"))
     await system.add_hold("hold-1", CleanText("a case"), "ada", user_id="bob")
     await tl.runner.close()
 

@@ -27,7 +27,7 @@ from threadline.testing.conformance.message_builders import (
 
 class TestHiddenParts:
     async def test_a_hidden_message_is_in_no_read(self, alice: Transaction) -> None:
-        """Hides messages, or parts of them, from every read and search of every history that contains them"""
+        """Hides messages, or parts of them, from every read and search"""
         thread = await create_thread_with(alice, "one", "zebra", "three", "four")
         (_, hidden, *_) = await alice.messages(thread.id)
         assert await alice.hide_parts(thread.id, [HiddenPart(thread.timeline_id, 1)]) == 1
@@ -38,7 +38,7 @@ class TestHiddenParts:
         assert await alice.search("zebra") == []
 
     async def test_its_seq_stays_taken(self, alice: Transaction) -> None:
-        """Their seqs stay taken"""
+        """Their seqs stay taken. No read returns a hidden message: its seq is missing then."""
         thread = await create_thread_with(alice, "one", "two")
         await alice.hide_parts(thread.id, [HiddenPart(thread.timeline_id, 1)])
         assert (await alice.append(thread.id, exchange("three"))).first_seq == 2
@@ -75,7 +75,8 @@ class TestHiddenParts:
             assert texts(await alice.last_turns(each.id, 9)) == ["one", "three", "more"]
 
     async def test_summaries_that_cover_it_are_removed(self, alice: Transaction) -> None:
-        """and removes the summaries that cover them"""
+        """Hides messages, or parts of them, from every read and search of every history that contains them, and removes
+        the summaries that cover them."""
         thread = await create_thread_with(alice, "one", "two", "three", "four")
         await alice.put_summary(thread.id, 1, clean_text("one and two"))
         branch = await alice.branch(thread.id, NewThread())
@@ -97,7 +98,8 @@ class TestHiddenParts:
         assert await alice.hide_parts(thread.id, marks) == 0
 
     async def test_a_turn_is_hidden_with_its_messages(self, alice: Transaction) -> None:
-        """`turn_id` is the turn whose messages these are, for `is_turn_hidden`."""
+        """`turn_id` is the turn whose messages these are, for `is_turn_hidden`. Whether the messages of this turn were
+        hidden with its id. False for an unknown turn."""
         thread = await create_thread_with(alice, "one", "two")
         await alice.hide_parts(thread.id, [HiddenPart(thread.timeline_id, 0)])
         assert not await alice.is_turn_hidden("turn-1")
@@ -138,7 +140,7 @@ class TestHiddenParts:
         assert await history(alice, thread.id) == ["book it", "done", "kept"]
 
     async def test_a_purge_removes_it(self, alice: Transaction, system: Transaction) -> None:
-        """the stored rows stay until a purge"""
+        """Their seqs stay taken, and the stored rows stay until a purge."""
         thread = await create_thread_with(alice, "one", "two")
         await alice.hide_parts(thread.id, [HiddenPart(thread.timeline_id, 0)])
         counts = await system.row_counts()

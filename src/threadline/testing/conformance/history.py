@@ -36,7 +36,8 @@ def past_turn(id: str, **fields: object) -> PastTurn:
 class TestDatedThreads:
     @pytest.mark.req("G-08")
     async def test_threads_and_timelines_are_created_at_a_time_of_the_past(self, alice: Transaction) -> None:
-        """`created_at` is the time of both, for a thread that comes from elsewhere."""
+        """`created_at` is the time of both, for a thread that comes from elsewhere. `created_at` is the time of the new
+        timeline and of the activity, for one that comes from elsewhere."""
         thread = await alice.create_thread(NewThread(), created_at=LONG_AGO)
         assert (thread.created_at, thread.updated_at) == (LONG_AGO, LONG_AGO)
         await alice.append(thread.id, exchange("a", "b"))
@@ -47,7 +48,7 @@ class TestDatedThreads:
 
     @pytest.mark.req("G-08")
     async def test_a_thread_gets_the_times_of_its_source(self, alice: Transaction) -> None:
-        """Sets the times of the thread and its token count to those of the source."""
+        """Sets the times of the thread and its token count to those of the source: the last step of an import."""
         old, new = await create_thread_with(alice, "old"), await create_thread_with(alice, "new")
         await alice.date_thread(new.id, ThreadDates(LONG_AGO, None, None, 42))
         page = await alice.threads()
@@ -58,15 +59,17 @@ class TestDatedThreads:
 
     @pytest.mark.req("G-08")
     async def test_a_deleted_thread_is_read_only_if_asked_for(self, alice: Transaction, bob: Transaction) -> None:
-        """A deleted thread is read only with `deleted`. NotFound."""
+        """A deleted thread is read only with `deleted`; of a deleted thread only with `deleted`. NotFound if there is
+        no such thread, or it is deleted."""
         thread = await create_thread_with(alice, "a", "b")
         await alice.date_thread(thread.id, ThreadDates(LONG_AGO, None, LONG_AGO + HOUR, 0))
         assert await alice.thread(thread.id) is None
         for read in (alice.messages, alice.timelines):
             with pytest.raises(NotFound):
                 await read(thread.id)
-        with pytest.raises(NotFound):
-            await alice.date_thread(thread.id, ThreadDates(LONG_AGO, None, None, 0))
+        for id in (thread.id, "unknown"):
+            with pytest.raises(NotFound):
+                await alice.date_thread(id, ThreadDates(LONG_AGO, None, None, 0))
         assert texts(await alice.messages(thread.id, deleted=True)) == ["a", "b"]
         (timeline,) = await alice.timelines(thread.id, deleted=True)
         assert texts(await alice.messages(thread.id, first=1, timeline_id=timeline.id, deleted=True)) == ["b"]
@@ -78,7 +81,8 @@ class TestDatedThreads:
 class TestPastTurns:
     @pytest.mark.req("G-08")
     async def test_turns_are_added_as_they_were_in_their_order(self, alice: Transaction, bob: Transaction) -> None:
-        """Adds turns that ended elsewhere, in this order, as they are: nothing is counted, sent or run."""
+        """Adds turns that ended elsewhere, in this order, as they are: nothing is counted, sent or run. The turns of a
+        thread, deleted or not, oldest first: those after the turn `after`. [] if there is no such thread."""
         thread = await create_thread_with(alice, "a", "b")
         turns = [
             past_turn(id, status=status) for id, status in (("z", "executed"), ("a", "stopped"), ("m", "executed"))
@@ -92,6 +96,8 @@ class TestPastTurns:
         assert await alice.active_turns(thread.id) == []
         assert (await alice.surfaces([thread.id]))[thread.id] == ("telegram",)
         assert await alice.past_turns("nothing") == await bob.past_turns(thread.id) == []
+        await alice.delete_thread(thread.id)
+        assert await alice.past_turns(thread.id) == found
 
     @pytest.mark.req("G-08")
     async def test_adding_turns_again_changes_nothing(self, alice: Transaction, bob: Transaction) -> None:
@@ -123,7 +129,8 @@ class TestRestoredPoints:
     @pytest.mark.req("G-08")
     async def test_points_of_any_timeline_are_saved_with_their_time(self, alice: Transaction, bob: Transaction) -> None:
         """Saves a point of one of the thread's timelines. False, and nothing changes, if the owner has a point of this
-        name."""
+        name. InvalidInput if the timeline has no such seq. The owner's saved points on timelines of this thread,
+        deleted or not, by name."""
         thread = await create_thread_with(alice, "a", "b", "c")
         await alice.move(thread.id, 0)
         save = partial(alice.add_saved_point, thread.id, timeline_id=thread.timeline_id, created_at=LONG_AGO)
@@ -138,13 +145,17 @@ class TestRestoredPoints:
         for timeline_id, owner in (("nothing", alice), (thread.timeline_id, bob)):
             with pytest.raises(NotFound):
                 await owner.add_saved_point(thread.id, "x", 0, timeline_id=timeline_id, created_at=LONG_AGO)
+        assert await save("after", 0)
+        await alice.delete_thread(thread.id)
+        assert [each.name for each in await alice.points_in(thread.id)] == ["after", "start"]
 
     @pytest.mark.req("G-08")
     async def test_summaries_of_any_timeline_are_stored_with_their_time(
         self, alice: Transaction, bob: Transaction
     ) -> None:
         """Stores a summary of the history up to and including `seq` of one of the thread's timelines. False, and
-        nothing changes, if there is one for that point."""
+        nothing changes, if there is one for that point. Every summary on a timeline of the thread, deleted or not, in
+        order of timeline and seq."""
         thread = await create_thread_with(alice, "a", "b", "c")
         moved = await alice.move(thread.id, 1)
         for text, seq, timeline_id, stored in (
@@ -167,3 +178,5 @@ class TestRestoredPoints:
         assert await bob.summaries(thread.id) == []
         with pytest.raises(InvalidInput):
             await alice.add_summary(thread.id, 2, clean_text("far"), timeline_id=moved.timeline_id, created_at=LONG_AGO)
+        await alice.delete_thread(thread.id)
+        assert await alice.summaries(thread.id) == found

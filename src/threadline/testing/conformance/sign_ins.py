@@ -28,7 +28,7 @@ class TestSignIns:
     @pytest.mark.req("K-08")
     async def test_a_session_is_found_by_its_hash(self, system: Transaction, clock: ManualClock) -> None:
         """Stores a session or a link, and the row of its owner if there is none. DuplicateId if the id or the hash
-        exists."""
+        exists. Also revoked and expired ones, and links: the caller checks."""
         added = await system.add_sign_in(session_of(clock, "s1", FIRST))
         assert (added.owner_id, added.role, added.method, added.device) == (
             "alice",
@@ -43,6 +43,13 @@ class TestSignIns:
         for taken in (session_of(clock, "s1", SECOND), session_of(clock, "s2", FIRST)):
             with pytest.raises(DuplicateId):
                 await system.add_sign_in(taken)
+        link = await system.add_sign_in(link_of(clock))
+        await system.revoke_sign_in("alice", link.id)
+        clock.advance(9_000)
+        assert await system.sign_in_by_hash(FIRST) == added
+        found = await system.sign_in_by_hash(LINK)
+        assert found is not None
+        assert (found.id, found.revoked_at is None) == (link.id, False)
 
     @pytest.mark.req("K-08")
     async def test_a_link_is_opened_once(self, system: Transaction, clock: ManualClock) -> None:

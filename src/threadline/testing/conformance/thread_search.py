@@ -68,7 +68,8 @@ class TestSearchingThreads:
             assert await ids(tx, "zebra") == [thread.id]
 
     async def test_hits_are_grouped_by_thread_with_their_number(self, alice: Transaction) -> None:
-        """Each has the number of its messages that match and the best `passages` of them."""
+        """Each has the number of its messages that match and the best `passages` of them. Words and messages are those
+        of `search`."""
         crowd = await create_thread_with(alice, *(f"the zebra {n} runs" for n in range(30)), "zebra!")
         quiet = await create_thread_with(alice, "hello", "a zebra sleeps in the shade of a tree near the river")
         page = {found.thread_id: found for found in await alice.search_threads("zebra")}
@@ -84,8 +85,8 @@ class TestSearchingThreads:
         assert [hit for hit in flat if hit.thread_id == crowd.id][:3] == list(page[crowd.id].hits)
 
     async def test_titles_come_first_then_the_best_passages(self, alice: Transaction) -> None:
-        """those whose title contains all the words, latest activity first, then those with a message that does, best
-        match first"""
+        """Threads that are not deleted: those whose title contains all the words, latest activity first, then those
+        with a message that does, best match first."""
         words = " ".join(f"filler{n}" for n in range(40))
         poor = await create_thread_with(alice, f"zebra {words}")
         best = await create_thread_with(alice, "zebra")
