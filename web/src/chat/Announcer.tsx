@@ -1,7 +1,7 @@
 /** Reads a streamed answer out in whole sentences: word by word would be noise, all at the end would be late. */
 import type { UIMessage } from "ai";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { textOf } from "./conversation";
+import { textOf } from "./messages";
 
 const SENTENCES = /[\s\S]*[.!?:…](?=\s|$)/;
 const EVERY_MS = 1_200;

@@ -9,10 +9,11 @@ import { titleOf } from "../threads/ThreadRow";
 import { IconButton } from "../ui/IconButton";
 import { Announcer } from "./Announcer";
 import { Composer } from "./Composer";
-import { type Conversing, textOf, useConversation } from "./conversation";
+import { type Conversing, useConversation } from "./conversation";
 import { Empty } from "./Empty";
 import { isReachable } from "./following";
 import { MessageView } from "./MessageView";
+import { textOf } from "./messages";
 import { useScrolling } from "./scrolling";
 import { Trouble } from "./Trouble";
 

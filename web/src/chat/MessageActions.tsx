@@ -8,8 +8,9 @@ import { AskName } from "../ui/AskName";
 import { CopyButton } from "../ui/CopyButton";
 import { IconButton } from "../ui/IconButton";
 import { toast } from "../ui/toasts";
-import { type Conversing, textOf } from "./conversation";
+import type { Conversing } from "./conversation";
 import { turnIdOf } from "./facts";
+import { textOf } from "./messages";
 
 interface Props {
   message: UIMessage;

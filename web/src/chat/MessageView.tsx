@@ -6,10 +6,11 @@ import { agentName } from "../agents";
 import type { Agents } from "../api";
 import { Markdown } from "../markdown/Markdown";
 import { briefly, exactly } from "../times";
-import { type Conversing, textOf } from "./conversation";
+import type { Conversing } from "./conversation";
 import { Editor } from "./Editor";
 import { type Facts, turnIdOf } from "./facts";
 import { MessageActions } from "./MessageActions";
+import { textOf } from "./messages";
 import { Parts } from "./Parts";
 import { VersionSwitch } from "./VersionSwitch";
 

@@ -3,7 +3,7 @@
  * the page shows what is stored.
  */
 import { useChat } from "@ai-sdk/react";
-import { isToolUIPart, lastAssistantMessageIsCompleteWithApprovalResponses, type UIMessage } from "ai";
+import { lastAssistantMessageIsCompleteWithApprovalResponses, type UIMessage } from "ai";
 import { useCallback, useMemo, useRef, useState } from "preact/hooks";
 import { call, errorText, type Head, type History, type Thread, threadPath } from "../api";
 import { addStarted, refresh as refreshThreads, removeStarted } from "../threads/store";
@@ -12,6 +12,7 @@ import type { Choice } from "./AgentChoice";
 import { paragraphs, useWriting } from "./drafts";
 import { type Facts, useFacts } from "./facts";
 import { useFollowing } from "./following";
+import { isQuestion, isWaiting, unsentOf, withFinalText } from "./messages";
 import { useSettling } from "./settling";
 import { useSteered } from "./steered";
 import { PAGE } from "./ThreadView";
@@ -256,28 +257,4 @@ export function useConversation(initial: History): Conversing {
         () => chat.stop(),
       ),
   };
-}
-
-/** The last messages that are not stored; they return to the composer. */
-function unsentOf(shown: UIMessage[], stored: UIMessage[]): string[] {
-  const asked = shown.slice(shown.findLastIndex((message) => message.role === "assistant") + 1);
-  return asked.filter(({ id }) => !stored.some((message) => message.id === id)).map(textOf);
-}
-
-const isQuestion = (message: UIMessage) => message.role === "user";
-
-/** Of the texts since the last tool call, the last one replaces the others. Other replies are not changed. */
-function withFinalText(message: UIMessage, at: number, { length }: UIMessage[]): UIMessage {
-  if (message.role !== "assistant" || at < length - 1) return message;
-  const from = message.parts.findLastIndex(isToolUIPart);
-  const final = message.parts.findLastIndex((part) => part.type === "text");
-  return { ...message, parts: message.parts.filter(({ type }, at) => type !== "text" || at < from || at === final) };
-}
-
-function isWaiting(last: UIMessage | undefined): boolean {
-  return last?.parts.some((part) => isToolUIPart(part) && part.state === "approval-requested") ?? false;
-}
-
-export function textOf(message: UIMessage): string {
-  return message.parts.map((part) => (part.type === "text" ? part.text : "")).join("");
 }

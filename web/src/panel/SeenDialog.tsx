@@ -1,7 +1,7 @@
 /** What the model saw in a turn: the texts that went first, the messages of its window, and what was left out. */
 import { useEffect, useState } from "preact/hooks";
 import { call, errorText, type Seen, threadPath } from "../api";
-import { textOf } from "../chat/conversation";
+import { textOf } from "../chat/messages";
 import { Dialog } from "../ui/Dialog";
 
 interface Props {
