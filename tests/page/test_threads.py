@@ -86,12 +86,13 @@ def test_search_groups_results_and_finds_titles(person: Person, service: Service
     page.get_by_role("button", name="More results").click()
     expect(found).to_have_count(25)
     expect(page.get_by_text("25 threads")).to_be_visible()
-    page.get_by_role("searchbox").fill("zebrac")
-    expect(found).to_have_count(1)
-    found.get_by_role("link", name="Zebracorn drawing").click()
-    assert page.url.endswith("/t/drawing")
     page.get_by_role("searchbox").fill("giraffe")
     expect(page.get_by_text("Nothing matches “giraffe”.")).to_be_visible()
+    page.get_by_role("searchbox").fill("zebrac")
+    expect(found).to_have_count(1)
+    # Last: a thread that opens moves the focus to its composer.
+    found.get_by_role("link", name="Zebracorn drawing").click()
+    expect(page).to_have_url(re.compile("/t/drawing$"))
 
 
 @pytest.mark.req("P-01")
