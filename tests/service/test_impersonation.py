@@ -28,6 +28,8 @@ from threadline.settings import JwtSettings, RateLimits, ServiceSettings, Settin
 from threadline.testing.clock import ManualClock
 
 ASKING = msgspec.structs.replace(SERVICE, authentication=True)
+OWN_DATA = ("chat", "threads", "saves", "agents", "openai", "mcp")
+"""Tags of the operations on what belongs to the user."""
 FOR_OTHERS_TOO = {"readMe", "listLinks", "removeLink", "listUsage"}
 """Beside chat, threads, saves, agents and the routes of OpenAI's clients."""
 UNDO = f"{THREADS}/key/undo"
@@ -117,7 +119,7 @@ async def test_administration_and_lasting_grants_are_refused_on_behalf_of_users(
         before = await counts(threadline)
         headers = {**acting_for("root"), **({} if question.body is None else {"content-type": question.media_type})}
         answer = await bot.http.request(question.method, question.url, content=question.body, headers=headers)
-        if operation.tag not in ("chat", "threads", "saves", "agents", "openai") and operation.id not in FOR_OTHERS_TOO:
+        if operation.tag not in OWN_DATA and operation.id not in FOR_OTHERS_TOO:
             assert (answer.status_code, answer.json()["code"]) == (403, "impersonation_refused"), question.url
             assert await counts(threadline) == before
         elif question.permission.role == "admin":
@@ -284,10 +286,7 @@ def test_the_headers_are_documented_exactly_where_they_are_accepted(threadline: 
     for signed_in in (True, False):
         for path, method, each in operations(build_document(app.routes, is_authenticated=signed_in)):
             named = {parameter["name"] for parameter in each["parameters"] if parameter["in"] == "header"}
-            taken = signed_in and (
-                each["tags"][0] in ("chat", "threads", "saves", "agents", "openai")
-                or each["operationId"] in FOR_OTHERS_TOO
-            )
+            taken = signed_in and (each["tags"][0] in OWN_DATA or each["operationId"] in FOR_OTHERS_TOO)
             assert ({"X-On-Behalf-Of", "X-Surface"} <= named) is taken, (method, path)
 
 
