@@ -177,14 +177,17 @@ async def test_a_name_with_invisible_characters_is_refused(client: Client, name:
     assert (await client.http.get(SAVES)).json() == {"saves": []}
 
 
-async def test_exported_threads_can_be_imported_again(client: Client) -> None:
+@pytest.mark.req("G-08")
+async def test_exported_threads_can_be_imported_again_and_nothing_is_doubled(client: Client) -> None:
     await client.ask("One", "key")
     lines = (await client.http.get(f"{THREADS}/key/export")).content
     taken = await client.http.post(f"{THREADS}/import", content=lines, headers={"content-type": "application/x-ndjson"})
     assert taken.status_code == 201
-    (made,) = taken.json()["threads"]
-    assert made["stateKey"] != "key"
-    assert await client.messages(made["stateKey"]) == await client.messages("key")
+    (known,) = taken.json()["threads"]
+    assert known["stateKey"] == "key"
+    assert len((await client.http.get(THREADS)).json()["threads"]) == 1
+    assert len(await client.messages("key")) == 2
+    assert (await client.http.get(f"{THREADS}/key/export")).content == lines
     assert "One" in (await client.http.get(f"{THREADS}/key/export", params={"format": "markdown"})).text
     assert len((await client.http.get(f"{THREADS}/key/export", params={"format": "json"})).json()["messages"]) == 2
     assert (await client.http.get(f"{THREADS}/key/export", params={"format": "xml"})).status_code == 400
