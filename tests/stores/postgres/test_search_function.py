@@ -1,4 +1,4 @@
-"""match_words bypasses row security: what it returns, to whom, and how it resists misuse."""
+"""match_words and match_titles bypass row security: what they return, to whom, and how they resist misuse."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from threadline.testing.conformance.message_builders import clean_text, create_t
 
 ALICE = Scope("a", "alice")
 MATCH = "SELECT count(*) FROM threadline.match_words($1, 10, 0)"
+TITLES = "SELECT count(*) FROM threadline.match_titles($1, 10)"
+FUNCTIONS = {"match_words", "match_titles"}
 IN_INDEX = "SELECT count(*) FROM threadline.message_search"
 
 
@@ -58,20 +60,39 @@ async def test_only_the_application_roles_may_call_match_words(
     await admin.execute("RESET ROLE")
 
 
-async def test_the_owner_of_match_words_reads_one_table_and_owns_one_function(admin: asyncpg.Connection) -> None:
+async def test_the_owner_of_both_functions_reads_their_tables_and_owns_nothing_else(admin: asyncpg.Connection) -> None:
     owned = await admin.fetch("SELECT proname::text FROM pg_proc WHERE proowner = 'threadline_search'::regrole")
-    assert [row["proname"] for row in owned] == ["match_words"]
+    assert {row["proname"] for row in owned} == FUNCTIONS
     rights = await admin.fetch("""
         SELECT table_name::text, privilege_type::text FROM information_schema.role_table_grants
         WHERE grantee = 'threadline_search' ORDER BY 1, 2
     """)
-    assert [tuple(row) for row in rights] == [("message_search", "SELECT")]
-    pinned = await admin.fetchval("SELECT proconfig FROM pg_proc WHERE proname = 'match_words'")
-    assert "search_path=pg_catalog, pg_temp" in pinned
+    assert [tuple(row) for row in rights] == [("message_search", "SELECT"), ("title_search", "SELECT")]
+    pinned = await admin.fetch("SELECT proconfig FROM pg_proc WHERE proname = ANY($1)", sorted(FUNCTIONS))
+    assert all("search_path=pg_catalog, pg_temp" in row["proconfig"] for row in pinned)
     definers = await admin.fetch("""
         SELECT proname::text FROM pg_proc WHERE prosecdef AND pronamespace = 'threadline'::regnamespace
     """)
-    assert [row["proname"] for row in definers] == ["match_words"]
+    assert {row["proname"] for row in definers} == FUNCTIONS
+
+
+@pytest.mark.req("SX-04")
+async def test_titles_are_found_only_in_their_owners_scope(
+    own_store: PostgresStore, login: asyncpg.Connection, admin: asyncpg.Connection
+) -> None:
+    for scope in (ALICE, Scope("a", "bob"), Scope("b", "alice")):
+        await own_store.scoped(scope).create_thread(NewThread(title="Zebra"))
+    await own_store.index_pending()
+    for scope, expected in ((ALICE, 1), (Scope("a", "bob"), 1), (Scope("c", "alice"), 0), (Scope("a", "eve"), 0)):
+        await login.execute(begin_statement(scope))
+        assert await login.fetchval(TITLES, ["zebra"]) == expected
+        await login.execute("ROLLBACK")
+    for settings in ("", "; SET LOCAL threadline.tenant = 'a'", "; SET LOCAL threadline.owner = 'alice'"):
+        await login.execute(f"BEGIN; SET LOCAL ROLE threadline_app{settings}")
+        assert await login.fetchval(TITLES, ["zebra"]) == 0
+        await login.execute("ROLLBACK")
+    with pytest.raises(asyncpg.InsufficientPrivilegeError, match="match_titles"):
+        await login.fetchval(TITLES, ["zebra"])
 
 
 @pytest.mark.req("SX-04")

@@ -29,6 +29,7 @@ WHOLE_TABLES = {
     "store.sql": {"list_tenants", "count_all_rows"},
     "purge.sql": {"count_rows"},
     "turns.sql": {"drop_chunks"},
+    "search.sql": {"forget_titles"},
 }
 """Queries whose business it is to look at everything. Chunks are kept for a while only, so there are never many."""
 IN_ORDER = {
@@ -39,6 +40,8 @@ IN_ORDER = {
     "queues.sql": {"find_due"},
     "search.sql": {"read_pending", "find_newest"},
 }
+PENDING = "USING INDEX threads_to_index"
+"""A partial index that holds only titles which are not indexed yet."""
 LARGE = ("messages", "m", "threads", "t", "timelines", "l", "turns", "r", "turn_chunks", "c", "outbox", "append_keys")
 
 
@@ -63,6 +66,7 @@ def test_no_query_walks_a_large_table(connection: apsw.Connection, file: str) ->
         plan = plan_of(connection, query)
         if name not in WHOLE_TABLES.get(file, ()):
             walked = [line for line in plan if line.startswith("SCAN") and line.split()[1] in LARGE]
+            walked = [line for line in walked if not line.endswith(PENDING)]
             assert walked == [], f"{file}: {name}"
 
 

@@ -88,7 +88,7 @@ async def test_a_message_without_text_has_no_words(store: SqliteStore) -> None:
 async def test_more_hits_than_are_ranked_are_still_the_owners(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("threadline.stores.sqlite.search._RANKED", 5)
+    monkeypatch.setattr("threadline.stores.sqlite.search.RANKED", 5)
     alice, bob = store.scoped(Scope("local", "alice")), store.scoped(Scope("local", "bob"))
     for _ in range(3):
         await create_thread_with(alice, "zebra", "zebra zebra", "zebra")
