@@ -15,6 +15,7 @@ from threadline.core.parts import ToolPart
 from threadline.messaging.approval_answers import CLOSED_TEXT, EXPIRED_TEXT
 from threadline.testing.clock import ManualClock
 from threadline.testing.platforms import FakePlatform, Reply
+from threadline.testing.platforms.loopback import Told
 
 PLATFORMS = ["slack", "telegram", "whatsapp"]
 STAMPED = "Here it is, stamped"
@@ -116,13 +117,20 @@ async def test_plain_words_stay_messages(small: Stage) -> None:
     assert await small.say(small.slack, "!yes") == "There is no open question here."
 
 
+async def deliver_until_stored(fake: FakePlatform, body: bytes) -> Told:
+    """As platforms do: what is answered with 503, because too many wait for one lock, is delivered again."""
+    while (told := await fake.deliver(body)).status == 503:
+        assert told.headers["retry-after"]
+    return told
+
+
 @pytest.mark.parametrize("name", ["slack", "telegram"])
 async def test_a_hundred_answers_at_once_are_one_continuation(asking: Stage, name: str) -> None:
     fake = platform(asking, name)
     await asking.link(fake)
     question = await ask(asking, fake)
     presses = [fake.press(question, "Allow") for _ in range(100)]
-    told = await asyncio.gather(*(fake.deliver(body) for body in presses))
+    told = await asyncio.gather(*(deliver_until_stored(fake, body) for body in presses))
     assert {each.status for each in told} == {200}
     await fake.replies(3)
     again = await fake.deliver(presses[0])
