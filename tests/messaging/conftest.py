@@ -106,7 +106,7 @@ def decisions(told: Any) -> list[str]:
 
 @asynccontextmanager
 async def staging(store: Store, tenant_id: str, clock: ManualClock, **changes: Any) -> AsyncIterator[Stage]:
-    agent, own_agents = ScriptedAgent(), changes.pop("agents", {})
+    agent, own_agents = ScriptedAgent(), changes.pop("own_agents", {})
     async with AsyncExitStack() as stack:
         fakes: list[FakePlatform] = [FakeSlack(clock), FakeTelegram(clock), FakeWhatsApp(clock)]
         for fake in fakes:

@@ -36,7 +36,7 @@ async def room(request: pytest.FixtureRequest, tenant_id: str, clock: ManualCloc
     store = await open_database(database, clock=clock)
     gate = asyncio.Event()
     describer = Describer(tool_gate=gate)
-    changes: dict[str, Any] = {"agent": "studio", "agents": {"studio": describer.agent()}}
+    changes: dict[str, Any] = {"agent": "studio", "own_agents": {"studio": describer.agent()}}
     async with staging(store, tenant_id, clock, channels={"policy": "steer"}, **changes) as staged:
         yield Room(staged, describer, gate)
     await store.close()
@@ -92,7 +92,7 @@ async def test_a_platform_may_have_its_own_policy(tenant_id: str, clock: ManualC
     gate = asyncio.Event()
     describer = Describer(tool_gate=gate)
     store = await open_database(":memory:", clock=clock)
-    changes: dict[str, Any] = {"agent": "studio", "agents": {"studio": describer.agent()}}
+    changes: dict[str, Any] = {"agent": "studio", "own_agents": {"studio": describer.agent()}}
     changes |= {"channels": {"policy": "steer"}, "policies": {"slack": "queue"}}
     async with staging(store, tenant_id, clock, **changes) as staged:
         await Room(staged, describer, gate).begin(staged.slack)
