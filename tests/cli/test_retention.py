@@ -19,3 +19,20 @@ def test_holds_and_policies_on_the_command_line(run: Run, thread_id: str, monkey
     assert run("retention", "release", held["id"]).code == 0
     assert run("retention", "release", held["id"]).code == 3
     assert run("purge", "user", "local", "--yes").code == 0
+
+
+@pytest.mark.req("K-05")
+def test_zero_days_need_a_confirmation_and_are_for_one_run(
+    run: Run, thread_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = run("retention", "apply", "--age", "0")
+    assert (refused.code, "all threads (age) of tenant local, however new: add --yes" in refused.err) == (5, True)
+    assert run("retention", "apply", "--age", "-1", "--yes").code == 2
+    monkeypatch.setenv("THREADLINE_RETENTION__AGE", "0")
+    assert "must be 1–36500" in run("retention", "apply").err
+    monkeypatch.setenv("THREADLINE_RETENTION__AGE", "365")
+    assert "Would purge 1 threads" in run("retention", "apply", "--age", "0", "--dry-run").out
+    assert run("threads", "show", thread_id).code == 0
+    purged = run("retention", "apply", "--age", "0", "--yes", "--json").json()
+    assert (purged["policy"]["age"], purged["threads"]) == (0, {"age": 1})
+    assert run("threads", "show", thread_id).code == 3

@@ -98,6 +98,27 @@ async def test_unlinking_from_the_platform(stage: Stage) -> None:
     assert (await acts(stage))[0] == "link.removed"
 
 
+@pytest.mark.req("K-09", "S3-15")
+@pytest.mark.parametrize("platform", ["slack", "telegram", "whatsapp"])
+async def test_a_disabled_user_is_not_answered_until_an_administrator_links_them_again(
+    stage: Stage, platform: str
+) -> None:
+    fake: FakePlatform = getattr(stage, platform)
+    code = await made_code(stage)
+    await stage.link(fake)
+    assert await stage.say(fake, "Hello") == "Hello, you."
+    admin = Scope(stage.tenant_id, "root", "admin")
+    users = stage.threadline.administration(admin).users
+    await users.disable("alice")
+    assert decisions(await fake.say("Hello again"))[0].startswith("denied")
+    assert decisions(await fake.say(f"!link {code}")) == ["link_refused"], "codes end too"
+    await users.enable("alice")
+    assert decisions(await fake.say("And now?"))[0].startswith("denied")
+    assert decisions(await fake.say(f"!link {await made_code(stage)}")) == ["link_refused"]
+    await stage.threadline.messaging.links.put(admin, platform, fake.person, "alice", revoked=False)
+    assert decisions(await fake.say("And now?")) == ["accepted"]
+
+
 @pytest.mark.req("S3-15")
 async def test_unlinking_over_http_and_only_ones_own(stage: Stage) -> None:
     await stage.link(stage.slack)

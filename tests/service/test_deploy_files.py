@@ -1,5 +1,5 @@
 """The files of `deploy/` are what the software takes: settings load, metrics exist, commands are known, systemd accepts
-the unit, and nginx passes streams on at once."""
+the unit, Prometheus the rules, schemas the manifests, and nginx and Caddy pass streams on at once."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import re
 import shutil
 import socket
 import subprocess
+import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -120,12 +121,39 @@ def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     assert [line for line in done.stderr.splitlines() if "threadline.service" in line] == []
 
 
-@contextmanager
-def nginx(folder: Path, service: Service) -> Iterator[str]:
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="Prometheus is not installed")
+def test_prometheus_accepts_the_rules() -> None:
+    done = subprocess.run(
+        ["promtool", "check", "rules", DEPLOY / "alerts.yaml"], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("package", "words"),
+    [
+        ("kubernetes-validate==1.37.0", ["kubernetes-validate", "--strict", "deploy/kubernetes.yaml"]),
+        (
+            "check-jsonschema==0.39.0",
+            ["check-jsonschema", "--builtin-schema", "vendor.compose-spec", "deploy/compose.yaml"],
+        ),
+        (
+            "check-jsonschema==0.39.0",
+            ["check-jsonschema", "--builtin-schema", "vendor.github-workflows"]
+            + [str(path) for path in sorted((ROOT / ".github" / "workflows").iterdir())],
+        ),
+    ],
+    ids=["kubernetes", "compose", "workflows"],
+)
+def test_manifests_follow_the_schemas_of_their_formats(package: str, words: list[str]) -> None:
+    command = [sys.executable, "-m", "uv", "tool", "run", "--system-certs", "--from", package, *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600, cwd=ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def nginx(folder: Path, service: Service, port: int) -> list[str]:
     """nginx with our file, its addresses replaced and without TLS."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     ours = (DEPLOY / "nginx.conf").read_text(encoding="utf-8")
     ours = ours.replace("127.0.0.1:8300", service.url.removeprefix("http://"))
     ours = ours.replace("listen 443 ssl", f"listen 127.0.0.1:{port}").replace("chat.example.com;", "localhost;")
@@ -137,7 +165,20 @@ def nginx(folder: Path, service: Service) -> Iterator[str]:
         f"pid {folder}/pid;\nerror_log {folder}/errors;\nevents {{}}\nhttp {{\naccess_log off;\n{temporary}{ours}}}\n"
     )
     (folder / "nginx.conf").write_text(whole)
-    command = [shutil.which("nginx") or "nginx", "-c", str(folder / "nginx.conf"), "-g", "daemon off;"]
+    return ["nginx", "-c", str(folder / "nginx.conf"), "-g", "daemon off;"]
+
+
+def caddy(folder: Path, service: Service, port: int) -> list[str]:
+    """Caddy with our file, its addresses replaced and without TLS."""
+    ours = (DEPLOY / "Caddyfile").read_text(encoding="utf-8")
+    ours = ours.replace("127.0.0.1:8300", service.url.removeprefix("http://"))
+    ours = ours.replace("chat.example.com {", f"http://localhost:{port} {{")
+    (folder / "Caddyfile").write_text(f"{{\n\tadmin off\n\tpersist_config off\n}}\n{ours}")
+    return ["caddy", "run", "--config", str(folder / "Caddyfile"), "--adapter", "caddyfile"]
+
+
+@contextmanager
+def proxied(command: list[str], port: int) -> Iterator[str]:
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     with process:
         try:
@@ -153,16 +194,29 @@ def is_open(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-@pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed")
-def test_nginx_passes_each_event_on_before_the_stream_ends(service: Service, tmp_path: Path) -> None:
-    body = json.dumps({"id": "proxied", "message": {"role": "user", "content": "slow 60"}}).encode()
-    with nginx(tmp_path, service) as url:
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+        return port
+
+
+@pytest.mark.parametrize("proxy", [nginx, caddy], ids=["nginx", "caddy"])
+def test_a_proxy_passes_each_event_on_before_the_stream_ends(
+    service: Service, tmp_path: Path, proxy: Callable[[Path, Service, int], list[str]]
+) -> None:
+    command = proxy(tmp_path, service, port := free_port())
+    if shutil.which(command[0]) is None:
+        pytest.skip(f"{command[0]} is not installed")
+    key = f"behind-{command[0]}"
+    body = json.dumps({"id": key, "message": {"role": "user", "content": "slow 60"}}).encode()
+    with proxied(command, port) as url:
         request = urllib.request.Request(f"{url}/api/v1/ai/chat", body, {"content-type": "application/json"})
         with urllib.request.urlopen(request, timeout=SECONDS) as answer:
             first = answer.readline()
             assert first.startswith(b"id: ")
-            assert is_running(service, "proxied")
-            stop = urllib.request.Request(f"{url}/api/v1/ai/chat/proxied/stop", method="POST")
+            assert is_running(service, key)
+            stop = urllib.request.Request(f"{url}/api/v1/ai/chat/{key}/stop", method="POST")
             urllib.request.urlopen(stop, timeout=SECONDS).close()
             assert b"[DONE]" in answer.read()
         with pytest.raises(urllib.error.HTTPError, match="404"):

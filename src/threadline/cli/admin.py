@@ -9,10 +9,11 @@ from pathlib import Path
 import msgspec
 
 from threadline import maintenance
+from threadline.cli.confirmation import confirm_deletion
 from threadline.cli.connection import load_settings
 from threadline.cli.output import Progress, pluralize, report
 from threadline.cli.printable import printable
-from threadline.core.errors import InvalidInput, Refused
+from threadline.core.errors import InvalidInput
 from threadline.core.receipts import ErasureReceipt
 from threadline.settings import Settings
 from threadline.stores.migrations import Migration
@@ -102,13 +103,13 @@ async def compact(args: argparse.Namespace) -> None:
 
 async def purge_user(args: argparse.Namespace) -> None:
     settings = load_settings(args)
-    _confirm(args, f"all data of user {args.id} in tenant {settings.tenant}")
+    confirm_deletion(args, f"all data of user {args.id} in tenant {settings.tenant}")
     _check_receipt_file(args)
     _report_erasure(args, await maintenance.purge_user(settings, settings.tenant, args.id))
 
 
 async def purge_tenant(args: argparse.Namespace) -> None:
-    _confirm(args, f"all data of tenant {args.id}")
+    confirm_deletion(args, f"all data of tenant {args.id}")
     _check_receipt_file(args)
     _report_erasure(args, await maintenance.purge_tenant(load_settings(args), args.id))
 
@@ -134,12 +135,3 @@ def _report_erasure(args: argparse.Namespace, receipt: ErasureReceipt) -> None:
     if args.receipt is not None and receipt.signature is None:
         print("The receipt is not signed: set THREADLINE_RECEIPTS__KEY, see threadline receipts key", file=sys.stderr)
     report(args, {"rows": receipt.total, "receipt": receipt}, f"Deleted {receipt.total:,} rows: {kinds}")
-
-
-def _confirm(args: argparse.Namespace, what: str) -> None:
-    if args.yes:
-        return
-    if not sys.stdin.isatty():
-        raise Refused(f"this permanently deletes {printable(what)}: add --yes to confirm")
-    if input(f"Permanently delete {printable(what)}? Type yes to confirm: ").strip() != "yes":
-        raise Refused("not confirmed, nothing was deleted")

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from threadline.cli.parser import AddCommand
 
+RETENTION_RULES = {
+    "age": "a thread's last message",
+    "archived": "a thread was archived",
+    "deleted": "a thread was deleted",
+    "audit": "an audit entry was written",
+}
+
 
 def add_admin(add: AddCommand) -> None:
     migrate = add("migrate", "migrate the database to this version", "admin:migrate")
@@ -51,7 +58,11 @@ def add_purge(add: AddCommand) -> None:
 
 def add_retention(add: AddCommand) -> None:
     apply = add("apply", "purge what the retention policy of --tenant no longer keeps", "retention:apply_policy")
+    for rule, since in RETENTION_RULES.items():
+        text = f"days since {since}, for this run instead of the settings"
+        apply.add_argument(f"--{rule}", type=int, metavar="DAYS", help=text)
     apply.add_argument("--dry-run", action="store_true", help="only print what would be purged")
+    apply.add_argument("--yes", action="store_true", help="do not ask for confirmation of 0 days")
     hold = add("hold", "forbid purges of a user, a thread or the tenant", "retention:add_hold")
     hold.add_argument("--reason", required=True, help="why, for the list")
     hold.add_argument("--of", metavar="USER", help="of everything of this user")

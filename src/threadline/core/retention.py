@@ -7,7 +7,8 @@ from typing import Annotated, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-Days: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=36_500)] | None
+MAX_DAYS = 36_500
+Days: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=MAX_DAYS)] | None
 RetentionRule: TypeAlias = Literal["age", "archived", "deleted"]
 
 
