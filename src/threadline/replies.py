@@ -108,11 +108,15 @@ class Reply(GatewayReply):
         turn = (await self._start()).turn
         finish = events.Finish()
         async for streamed in self._services.streams.read(self._services.scope, turn.id, approver=self._approver):
-            if isinstance(streamed.event, events.Finish):
-                # The agent says that it is done; how the turn ended is known once its end is stored.
-                finish = streamed.event
-            else:
-                yield streamed.event
+            match streamed.event:
+                case events.Finish():
+                    # The agent says that it is done; how the turn ended is known once its end is stored.
+                    finish = streamed.event
+                case events.Failure():
+                    # The stream's own end, said below with the reason that was stored.
+                    pass
+                case _:
+                    yield streamed.event
         ended = await self.ended()
         yield finish if ended.status == "executed" else events.Failure(_reason(ended))
 

@@ -233,6 +233,9 @@ class _Turn:
                 # Whether the turn was executed is known with the last frame.
                 self.finish = frame
                 return None
+            case Failure():
+                # The last frame has the reason that was stored.
+                return None
             case ToolCall():
                 self.calls[frame.call_id] = frame
             case Restart():

@@ -16,6 +16,7 @@ markers name the requirements they prove: register that marker.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -41,7 +42,7 @@ from threadline.core.ids import new_state_key
 from threadline.core.messages import assistant
 from threadline.core.parts import TextPart, ToolPart, tool_part
 from threadline.core.threads import ThreadFields
-from threadline.ports import Gateway, Verdict
+from threadline.ports import Gateway, GatewayReply, Verdict
 
 
 @pytest.mark.req("S1-01")
@@ -130,6 +131,26 @@ async def test_an_agent_that_fails_is_an_error_with_its_words(gateway: Gateway) 
     thread = await gateway.create_thread()
     with pytest.raises(AgentFailed, match="the rehearsal agent failed, as requested"):
         await thread.ask("fail")
+
+
+@pytest.mark.req("S1-15", "S1-28")
+@pytest.mark.parametrize("question", ["Hello", "fail", "slow 30"])
+async def test_a_reply_has_one_end_however_it_ends_and_whenever_it_is_read(gateway: Gateway, question: str) -> None:
+    reply = (await gateway.create_thread()).ask(question)
+    seen = [event async for event in _stopped_at_the_first_word(reply, stops=question == "slow 30")]
+    read_later = [event async for event in gateway.reply((await reply.turn()).id)]
+    for reading in (seen, [event async for event in reply], read_later):
+        ends = [event for event in reading if isinstance(event, events.Finish | events.Failure)]
+        assert ends == reading[-1:]
+    assert isinstance(seen[-1], events.Finish) is (question == "Hello")
+
+
+async def _stopped_at_the_first_word(reply: GatewayReply, *, stops: bool) -> AsyncIterator[events.Event]:
+    has_stopped = not stops
+    async for event in reply:
+        if isinstance(event, events.TextDelta) and not has_stopped:
+            has_stopped = await reply.stop()
+        yield event
 
 
 @pytest.mark.req("S1-29")
