@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import shutil
-import subprocess
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
-from urllib.parse import urlsplit
+from collections.abc import AsyncIterator
 
 import asyncpg
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.pgbouncer import start_pgbouncer
 from threadline.core.errors import SettingsInvalid
 from threadline.core.threads import NewThread, Scope
 from threadline.ports import Transaction
@@ -25,7 +21,6 @@ from threadline.testing.clock import ManualClock
 from threadline.testing.conformance.message_builders import add_turn, create_thread_with, exchange, history
 from threadline.testing.postgres import LOGIN, shared_server
 
-PGBOUNCER = shutil.which("pgbouncer") or shutil.which("/usr/sbin/pgbouncer")
 HOSTILE = ["o'brien", "back\\slash", "\\'; DROP TABLE x; --", "$$", "E'", '"', "{}", "é 🙂", "%s", "a\\"]
 WHO = "SELECT current_user::text, current_setting('threadline.tenant', true), current_setting('threadline.owner', true)"
 
@@ -78,44 +73,12 @@ async def test_the_worker_role_ends_with_the_statement_that_needed_it(own_store:
     assert await own_store.transact(Scope("a", "ada", "admin"), work) == (1, 0)
 
 
-@pytest.fixture(scope="module")
-def pgbouncer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The directory of a pgbouncer's socket. It takes any database of the shared server."""
-    if PGBOUNCER is None:
-        pytest.skip("pgbouncer is not installed: apt-get install pgbouncer")
-    # Short, because the path of a Unix socket may have 107 characters at most.
-    directory = Path(f"/tmp/tl-bouncer-{os.getpid()}")
-    directory.mkdir(mode=0o777)
-    directory.chmod(0o777)
-    (directory / "users").write_text(f'"{LOGIN}" ""\n"postgres" ""\n')
-    (directory / "ini").write_text(f"""
-[databases]
-* = host={shared_server().directory}
-[pgbouncer]
-unix_socket_dir = {directory}
-listen_addr =
-auth_type = trust
-auth_file = {directory}/users
-pool_mode = transaction
-default_pool_size = 3
-logfile = {directory}/log
-""")
-    as_user = {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
-    process = subprocess.Popen([PGBOUNCER, "-q", str(directory / "ini")], **as_user)  # type: ignore[call-overload]
-    yield directory
-    process.terminate()
-    process.wait(30)
-    shutil.rmtree(directory)
-
-
 @pytest.fixture
-async def bounced(pgbouncer: Path, dsn: str) -> str:
+async def bounced(dsn: str) -> AsyncIterator[str]:
     """The same database, through pgbouncer in transaction mode."""
-    address = f"postgresql://{LOGIN}@/{urlsplit(dsn).path[1:]}?host={pgbouncer}&port=6432&pgbouncer=true"
-    async with asyncio.timeout(30):
-        while not (pgbouncer / ".s.PGSQL.6432").exists():  # noqa: ASYNC110 pgbouncer does not signal that it is ready
-            await asyncio.sleep(0.02)
-    return address
+    pooler = await start_pgbouncer(shared_server().directory, size=3)
+    yield pooler.address(dsn)
+    pooler.stop()
 
 
 @pytest.fixture
