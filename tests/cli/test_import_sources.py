@@ -69,6 +69,18 @@ def test_what_cannot_be_done_is_said(run: Run, words: list[str], reason: str) ->
     assert reason in told.err
 
 
+def test_a_file_of_no_known_program_is_named_with_what_can_be_imported(run: Run, home: Path) -> None:
+    for name, content in {"passwd": b"root:x:0:0:/root\n", "program": b"\x7fELF\x00\n", "empty": b""}.items():
+        (home / name).write_bytes(content)
+        told = run("threads", "import", name)
+        assert told.code == 2
+        assert f"{name} was not recognised (line 1: " in told.err
+        assert "--from chatgpt|claude-code|codex|llm|uimessages|openai" in told.err
+    (home / "folder").mkdir()
+    assert "no conversations were found in the folder folder" in run("threads", "import", "folder").err
+    assert run("threads", "list", "--json").json()["threads"] == []
+
+
 def test_what_is_good_is_imported_and_the_fault_is_named(run: Run, home: Path) -> None:
     folder = home / "sessions"
     folder.mkdir()

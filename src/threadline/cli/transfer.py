@@ -10,11 +10,12 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import IO
 
+from threadline.cli.command_line import IMPORT_SOURCES
 from threadline.cli.connection import open_threadline, user_scope
 from threadline.cli.import_sources import import_sources
 from threadline.cli.output import Progress, output_file, pluralize, report
 from threadline.cli.thread_ids import find_thread
-from threadline.core.errors import InvalidInput
+from threadline.core.errors import InvalidImport, InvalidInput
 from threadline.core.history import IMPORTED_PROMPT, ImportedThread, ImportOutcome
 from threadline.core.ids import is_id
 from threadline.core.threads import Thread
@@ -80,13 +81,26 @@ async def import_threads(args: argparse.Namespace) -> None:
         progress = Progress("Imported threads")
         with _open_seekable(args.file) as source:
             lines = lines_of(source, importer.longest_line)
-            imported = await importer.run(lines, keep_system=args.keep_system, progress=progress)
+            try:
+                imported = await importer.run(lines, keep_system=args.keep_system, progress=progress)
+            except InvalidImport as exc:
+                raise InvalidInput(_unreadable(args.file, exc)) from exc
         progress.close()
     counts = {outcome: sum(each.outcome == outcome for each in imported) for outcome in _OUTCOMES}
     report(args, {"threads": [each.thread for each in imported], **counts}, "\n".join(_shown(imported)))
     if left := sum(each.outcome == "created" and IMPORTED_PROMPT in each.thread.metadata for each in imported):
         what = f"the system prompt of {pluralize(left, 'thread')} is not used, only stored in its metadata"
         print(f"Note: {what}. If you trust the file, import it with --keep-system.", file=sys.stderr)
+
+
+def _unreadable(file: str, error: InvalidImport) -> str:
+    name = "standard input" if file == "-" else file
+    if error.line > 1:
+        return f"{name}, {error}"
+    return (
+        f"{name} was not recognised ({error}): import what `threadline threads export` wrote, "
+        f"or name the program it comes from with --from {'|'.join(IMPORT_SOURCES)}"
+    )
 
 
 _SHOWN = 5
@@ -109,6 +123,11 @@ def _shown(imported: list[ImportedThread]) -> Iterator[str]:
 @contextlib.contextmanager
 def _open_seekable(path: str) -> Iterator[IO[bytes]]:
     """Opens the file, or copies standard input to a temporary one: an import reads its input twice."""
+    if Path(path).is_dir():
+        raise InvalidInput(
+            f"no conversations were found in the folder {path}: name a file in it, "
+            f"or the program it belongs to with --from {'|'.join(IMPORT_SOURCES)}"
+        )
     try:
         if path != "-":
             with Path(path).open("rb") as file:
