@@ -13,6 +13,7 @@ from threadline.client import Client, RetryPolicy, connect
 pytest.register_assert_rewrite(
     "threadline.testing.gateway",
     "threadline.testing.gateway_filters",
+    "threadline.testing.gateway_questions",
     "threadline.testing.gateway_summaries",
     "threadline.testing.gateway_values",
 )

@@ -17,6 +17,7 @@ from threadline.ports import Gateway
 from threadline.settings import Settings
 from threadline.testing.gateway import *  # noqa: F403
 from threadline.testing.gateway_filters import *  # noqa: F403
+from threadline.testing.gateway_questions import *  # noqa: F403
 from threadline.testing.gateway_summaries import *  # noqa: F403
 from threadline.testing.gateway_values import *  # noqa: F403
 
