@@ -4,6 +4,7 @@ the unit, Prometheus the rules, schemas the manifests, and nginx and Caddy pass 
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import socket
@@ -173,13 +174,15 @@ def caddy(folder: Path, service: Service, port: int) -> list[str]:
     ours = (DEPLOY / "Caddyfile").read_text(encoding="utf-8")
     ours = ours.replace("127.0.0.1:8300", service.url.removeprefix("http://"))
     ours = ours.replace("chat.example.com {", f"http://localhost:{port} {{")
-    (folder / "Caddyfile").write_text(f"{{\n\tadmin off\n\tpersist_config off\n}}\n{ours}")
+    (folder / "Caddyfile").write_text(f"{{\n\tadmin off\n}}\n{ours}")
     return ["caddy", "run", "--config", str(folder / "Caddyfile"), "--adapter", "caddyfile"]
 
 
 @contextmanager
-def proxied(command: list[str], port: int) -> Iterator[str]:
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+def proxied(command: list[str], port: int, folder: Path) -> Iterator[str]:
+    # Caddy keeps its last configuration below these.
+    environment = {**os.environ, "XDG_CONFIG_HOME": str(folder), "XDG_DATA_HOME": str(folder)}
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
     with process:
         try:
             eventually(lambda: process.poll() is not None or is_open(port))
@@ -210,7 +213,7 @@ def test_a_proxy_passes_each_event_on_before_the_stream_ends(
         pytest.skip(f"{command[0]} is not installed")
     key = f"behind-{command[0]}"
     body = json.dumps({"id": key, "message": {"role": "user", "content": "slow 60"}}).encode()
-    with proxied(command, port) as url:
+    with proxied(command, port, tmp_path) as url:
         request = urllib.request.Request(f"{url}/api/v1/ai/chat", body, {"content-type": "application/json"})
         with urllib.request.urlopen(request, timeout=SECONDS) as answer:
             first = answer.readline()
