@@ -22,6 +22,7 @@ from threadline.messaging.approval_answers import ApprovalAnswers
 from threadline.messaging.bridges import Bridges, OutboxSignal
 from threadline.messaging.chat_commands import ChatCommands
 from threadline.messaging.credentials import Credentials
+from threadline.messaging.delivery_intake import DeliveryIntake
 from threadline.messaging.diagnosis import ChannelDiagnosis
 from threadline.messaging.identities import BotIdentities
 from threadline.messaging.inbox import Inbox
@@ -32,9 +33,22 @@ from threadline.messaging.outbox_worker import OutboxWorker
 from threadline.messaging.polling import Polling
 from threadline.messaging.rooms import ROOM_PLATFORMS
 from threadline.messaging.settlement import DeliveryRetry, Settlement
+from threadline.messaging.socket_mode import SocketMode
 from threadline.messaging.unlinked_senders import UnlinkedSenders
 from threadline.observability.metrics import Metrics, Reading
-from threadline.ports import Approver, Channel, Clock, Http, PolledChannel, Processes, Store
+from threadline.ports import (
+    Approver,
+    Channel,
+    Clock,
+    Http,
+    PolledChannel,
+    Processes,
+    Receiver,
+    Socket,
+    SocketChannel,
+    Sockets,
+    Store,
+)
 from threadline.settings import ChannelSettings, ChannelsSettings
 from threadline.turns.acceptance import Turns
 from threadline.turns.agent_directory import Directory
@@ -96,11 +110,15 @@ def platform_settings(settings: ChannelsSettings, platform: Surface) -> ChannelS
     return found[platform]
 
 
+def _stand_ins(settings: ChannelsSettings) -> list[str]:
+    return [api for name in PLATFORMS if (api := platform_settings(settings, name).api) is not None]
+
+
 class LazyPlatformHttp:
     """The HTTP client for platforms, imported at its first use."""
 
     def __init__(self, settings: ChannelsSettings) -> None:
-        self._stand_ins = [api for name in PLATFORMS if (api := platform_settings(settings, name).api) is not None]
+        self._stand_ins = _stand_ins(settings)
         self._http: Http | None = None
 
     async def send(self, request: HttpRequest, *, seconds: float = 20.0) -> HttpResponse | Transient | Ambiguous:
@@ -112,6 +130,23 @@ class LazyPlatformHttp:
 
             self._http = PlatformHttp(self._stand_ins)
         return self._http
+
+
+class LazyPlatformSockets:
+    """The WebSocket client for platforms, imported at its first use."""
+
+    def __init__(self, settings: ChannelsSettings) -> None:
+        self._stand_ins = _stand_ins(settings)
+        self._sockets: Sockets | None = None
+
+    async def open(self, url: str) -> Socket | Transient:
+        if self._sockets is None:
+            try:
+                from threadline.platform_sockets import PlatformSockets  # noqa: PLC0415 - an extra
+            except ModuleNotFoundError as exc:
+                raise ExtraMissing("channels", "Slack's Socket Mode") from exc
+            self._sockets = PlatformSockets(self._stand_ins)
+        return await self._sockets.open(url)
 
 
 class Messaging:
@@ -295,5 +330,16 @@ class Messaging:
         channel = self.codecs.get("telegram")
         if platform != "telegram" or channel is None:
             raise NotFound("platform that can be polled", platform)
+        intake = DeliveryIntake(inbox, self.outbox)
         # The protocol cannot be checked at run time, and Telegram's codec is the only one that can be polled.
-        return Polling(cast(PolledChannel, channel), inbox, self.credentials, self.identities, self.http)
+        return Polling(cast(PolledChannel, channel), intake, self.credentials, self.identities, self.http)
+
+    def open_receiver(self, inbox: Inbox, platform: str) -> Receiver:
+        """Receives without a public address. NotFound for a platform that cannot be received from in such a way."""
+        channel = self.codecs.get("slack")
+        if platform != "slack" or channel is None:
+            return self.open_polling(inbox, platform)
+        intake = DeliveryIntake(inbox, self.outbox)
+        # As above: Slack's codec is the only one that delivers over a WebSocket.
+        sockets = LazyPlatformSockets(self.settings)
+        return SocketMode(cast(SocketChannel, channel), intake, self.credentials, self.http, sockets)

@@ -11,6 +11,7 @@ import pytest
 
 from tests.cli.conftest import Run
 from threadline.bootstrap import open as open_threadline
+from threadline.channels.slack_manifest import build_manifest
 from threadline.core.sealing import CleanText
 from threadline.core.threads import Scope, system_scope
 from threadline.core.turns import Surface
@@ -95,6 +96,18 @@ def test_the_doctor_names_each_problem_and_how_to_fix_it(run: Run, monkeypatch: 
     assert "cannot decrypt" in run("channels", "doctor").out
 
 
+@pytest.mark.req("H-04")
+def test_the_manifest_of_a_slack_app_is_printed_for_either_way_to_receive(run: Run) -> None:
+    webhook = "https://threadline.example.com/api/v1/tenants/local/channels/slack/webhook"
+    assert run("channels", "manifest", "slack").json() == build_manifest("Threadline", None)
+    public = run("channels", "manifest", "slack", "--url", "https://threadline.example.com/", "--name", "Ada's agent")
+    assert public.json() == build_manifest("Ada's agent", webhook)
+    for wrong in ("http://threadline.example.com", "threadline.example.com", "https://"):
+        refused = run("channels", "manifest", "slack", "--url", wrong)
+        assert (refused.code, refused.out) == (2, "")
+    assert run("channels", "manifest", "slack", "--name", "x" * 36).code == 2
+
+
 @pytest.mark.req("S3-22")
 def test_dead_deliveries_are_listed_without_their_text_and_can_be_requeued(run: Run, home: Path) -> None:
     async def dead_letter() -> None:
@@ -160,7 +173,7 @@ async def test_telegram_can_be_polled_where_no_webhook_reaches_the_machine(
             await threadline.messaging.credentials.put(scope, "telegram", telegram.secrets)
             await threadline.messaging.links.put(scope, "telegram", telegram.person, "ada", revoked=False)
         await telegram.post("My name is Ada")
-        command = (sys.executable, "-m", "threadline", "channels", "poll", "telegram")
+        command = (sys.executable, "-m", "threadline", "channels", "connect", "telegram")
         polling = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
         try:
             (reply,) = await telegram.replies(1)
@@ -169,4 +182,4 @@ async def test_telegram_can_be_polled_where_no_webhook_reaches_the_machine(
             polling.terminate()
             out, _ = await polling.communicate()
         assert polling.returncode == 0
-        assert b"Polling telegram" in out
+        assert b"Receiving from telegram" in out

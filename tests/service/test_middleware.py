@@ -133,9 +133,16 @@ async def test_programs_get_problems_as_json(client: Client, accept: str) -> Non
     assert (answer.headers["content-type"], answer.json()["code"]) == ("application/problem+json", "not_found")
 
 
-async def test_without_authentication_only_local_host_names_are_accepted(client: Client) -> None:
+@pytest.mark.req("H-04")
+async def test_without_authentication_only_local_host_names_are_accepted_and_others_are_told_the_setting(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
     answer = await client.http.get(THREADS, headers={"host": "rebound.example"})
     assert (answer.status_code, answer.json()["code"]) == (421, "host_refused")
+    for setting in ("`authentication = true` under [service]", "THREADLINE_SERVICE__AUTHENTICATION=true"):
+        assert setting in answer.json()["detail"]
+    (line,) = [record for record in caplog.records if "host name refused" in record.message]
+    assert "service.authentication" in line.message
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.2", "example.org", ""])

@@ -32,6 +32,7 @@ from threadline.channels.platform_payloads import (
 )
 from threadline.channels.slack_events import Envelope, read_event
 from threadline.channels.slack_interactions import is_form, read_form
+from threadline.channels.slack_sockets import build_acknowledgement, read_frame
 from threadline.channels.slack_text import MARKS
 from threadline.channels.text_marks import render_marked
 from threadline.channels.text_split import Size, split
@@ -50,6 +51,7 @@ from threadline.core.platform_messages import (
     Outcome,
     Permanent,
     Sent,
+    SocketFrame,
     Transient,
 )
 from threadline.core.turns import Surface
@@ -89,6 +91,12 @@ class _Whoami(msgspec.Struct):
     user: str | None = None
 
 
+class _Opened(msgspec.Struct):
+    ok: bool
+    error: str = "unknown_error"
+    url: str | None = None
+
+
 class _Metadata(msgspec.Struct):
     event_type: str = ""
     event_payload: dict[str, Any] = {}
@@ -115,12 +123,14 @@ class _Page(msgspec.Struct):
 
 class Slack:
     platform: Surface = "slack"
+    sufficient_secrets = (frozenset(("signing_secret", "bot_token")), frozenset(("app_token", "bot_token")))
     must_know_bot = False
     typing_seconds = 60.0
     """Slack shows a status for two minutes."""
     secret_names: Mapping[str, str] = {
         "signing_secret": "the app's Basic Information, under App Credentials",
         "bot_token": "the app's OAuth & Permissions, after it is installed; starts with xoxb-",
+        "app_token": "for Socket Mode: the app's Basic Information, App-Level Tokens; starts with xapp-",
     }
 
     def __init__(self, api: str = API, *, by_thread: bool = True) -> None:
@@ -165,6 +175,25 @@ class Slack:
         if isinstance(found, Arrival):
             return self._placed(Delivery(arrivals=(found,)))
         return Delivery(ignored=(found,))
+
+    def build_socket_request(self, secrets: Mapping[str, str]) -> HttpRequest:
+        headers = self._headers(secrets, "application/x-www-form-urlencoded", "app_token")
+        return HttpRequest("POST", f"{self._api}/apps.connections.open", headers)
+
+    def parse_socket_response(self, response: HttpResponse) -> str | Transient | Permanent:
+        answer = parse_body(response, _Opened)
+        if answer is not None and answer.ok and answer.url:
+            return answer.url
+        error = answer.error if answer else f"http_{response.status}"
+        if error in _UNCLEAR:
+            return Transient(error, is_outage=True)
+        return _failure(error, response) if response.status == 200 else failure_for_status(response, error)
+
+    def parse_frame(self, frame: str) -> SocketFrame:
+        return read_frame(frame, self.parse_webhook)
+
+    def build_acknowledgement(self, envelope_id: str) -> str:
+        return build_acknowledgement(envelope_id)
 
     def _placed(self, delivery: Delivery) -> Delivery:
         return place_by_recipient(delivery) if self._by_thread else delivery
@@ -275,8 +304,8 @@ class Slack:
                 return LookedUp(Sent(message.ts))
         return LookedUp(next_page=answer.response_metadata.next_cursor or None if answer.response_metadata else None)
 
-    def _headers(self, secrets: Mapping[str, str], content_type: str) -> dict[str, str]:
-        token = require_sendable_secret(secrets, "bot_token")
+    def _headers(self, secrets: Mapping[str, str], content_type: str, name: str = "bot_token") -> dict[str, str]:
+        token = require_sendable_secret(secrets, name)
         return {"authorization": f"Bearer {token}", "content-type": content_type}
 
 

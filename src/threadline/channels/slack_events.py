@@ -24,6 +24,10 @@ _SUBTYPES: dict[str, IgnoredReason] = {"bot_message": "bot"}
 _MEMBERSHIP = re.compile(
     r"(channel|group)_(join|leave|topic|purpose|name|archive|unarchive|convert_to_private)|bot_(add|remove)"
 )
+# A user opened the conversation with the bot, or looks at something else beside it. There is nothing to answer yet.
+_NEWS = frozenset(
+    ("app_home_opened", "app_context_changed", "assistant_thread_started", "assistant_thread_context_changed")
+)
 _LONGEST_FORWARD = 4_000
 
 
@@ -119,6 +123,8 @@ def read_event(envelope: Envelope, me: BotIdentity | None) -> Arrival | Ignored:
     kind = convert_or_none(envelope.event, _Kind)
     if kind is None:
         return Ignored("broken", "event")
+    if kind.type in _NEWS:
+        return Ignored("status", kind.type)
     if kind.type not in ("message", "app_mention"):
         return Ignored("unknown", kind.type[:64])
     bots = envelope.bots(me)

@@ -136,12 +136,14 @@ class _CallbackQuery(msgspec.Struct, rename={"sender": "from"}):
 
 class Telegram:
     platform: Surface = "telegram"
+    # Polling needs no secret word: Telegram answers only who knows the token.
+    sufficient_secrets = (frozenset(("bot_token", "webhook_secret")), frozenset(("bot_token",)))
     must_know_bot = True
     typing_seconds = 4.0
     """Telegram shows it for five."""
     secret_names: Mapping[str, str] = {
         "bot_token": "the token from @BotFather: digits, a colon, letters",
-        "webhook_secret": "a random word of letters, digits, _ and -, the same as in setWebhook",
+        "webhook_secret": "for webhooks: a random word of letters, digits, _ and -, the same as in setWebhook",
     }
 
     def __init__(self, api: str = API, *, by_thread: bool = True) -> None:

@@ -128,6 +128,7 @@ class _Answer(msgspec.Struct):
 
 class WhatsApp:
     platform: Surface = "whatsapp"
+    sufficient_secrets = (frozenset(("app_secret", "access_token", "verify_token")),)
     must_know_bot = False
     typing_seconds = 20.0
     """WhatsApp shows it for 25."""

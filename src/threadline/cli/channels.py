@@ -1,25 +1,21 @@
-"""`threadline channels …`: credentials, deliveries, checks and polling of messaging platforms."""
+"""`threadline channels …`: credentials, deliveries and checks of messaging platforms."""
 
 from __future__ import annotations
 
 import argparse
-import asyncio
-import contextlib
 import datetime as dt
 import getpass
-import signal
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
-from threadline.bootstrap import Threadline
-from threadline.cli.connection import admin_scope, open_threadline
+from threadline.cli.connection import admin_scope, load_settings, open_threadline
 from threadline.cli.output import format_time, print_json, print_table, report
 from threadline.cli.printable import printable
 from threadline.clock import SystemClock
 from threadline.core.channels import OutboxRow
 from threadline.core.durations import parse_duration
-from threadline.core.errors import InvalidInput, NotFound, SettingsInvalid
-from threadline.messaging.polling import Polling
+from threadline.core.errors import InvalidInput
+from threadline.net.addresses import parse_url
 from threadline.ports import Channel
 
 _UNHEALTHY = 1
@@ -36,8 +32,14 @@ async def set_credentials(args: argparse.Namespace) -> None:
 def _read_secrets(channel: Channel) -> dict[str, str]:
     """Prompts without echo, or reads NAME=VALUE lines from a pipe. Arguments would be visible in process lists."""
     if sys.stdin.isatty():
-        return {name: getpass.getpass(f"{name} ({where}): ").strip() for name, where in channel.secret_names.items()}
+        asked = {name: getpass.getpass(_prompt(channel, name, where)) for name, where in channel.secret_names.items()}
+        return {name: value.strip() for name, value in asked.items() if value.strip()}
     return _parse_pairs(sys.stdin)
+
+
+def _prompt(channel: Channel, name: str, where: str) -> str:
+    is_needed = all(name in needed for needed in channel.sufficient_secrets)
+    return f"{name} ({where}): " if is_needed else f"{name} ({where}; press Enter to leave it out): "
 
 
 def _parse_pairs(lines: Iterable[str]) -> dict[str, str]:
@@ -81,6 +83,17 @@ async def doctor(args: argparse.Namespace) -> int:
     if not findings and not args.json:
         print("No problems found.")
     return _UNHEALTHY if any(finding.level == "error" for finding in findings) else 0
+
+
+async def print_manifest(args: argparse.Namespace) -> None:
+    from threadline.channels.slack_manifest import build_manifest  # noqa: PLC0415 - an extra
+
+    tenant, webhook = load_settings(args).tenant, None
+    if args.url is not None:
+        if parse_url(args.url).scheme != "https":
+            raise InvalidInput(f"--url must begin with https://, got {args.url!r}: Slack delivers to no other address")
+        webhook = f"{args.url.rstrip('/')}/api/v1/tenants/{tenant}/channels/slack/webhook"
+    print_json(build_manifest(args.name, webhook))
 
 
 async def list_outbox(args: argparse.Namespace) -> None:
@@ -154,47 +167,3 @@ def _parse_since(text: str) -> dt.datetime:
     if moment.tzinfo is None:
         raise InvalidInput(f"--since must have a time zone, such as {text}Z, or be a duration such as 6h")
     return moment.astimezone(dt.UTC)
-
-
-async def poll(args: argparse.Namespace) -> None:
-    """Polls, answers and delivers in this process until SIGINT or SIGTERM."""
-    async with open_threadline(args) as threadline:
-        settings = threadline.settings
-        polling = threadline.messaging.open_polling(threadline.inbox, args.platform)
-        with _explain_missing_credentials(args.platform):
-            await threadline.messaging.credentials.open(settings.tenant, args.platform)
-        running = asyncio.create_task(_poll(threadline, polling))
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, running.cancel)
-        print(f"Polling {args.platform} for tenant {settings.tenant} (Ctrl-C to stop)", flush=True)
-        with contextlib.suppress(asyncio.CancelledError):
-            await running
-        await threadline.runner.close(settings.service.grace_seconds)
-        await threadline.messaging.close()
-
-
-@contextlib.contextmanager
-def _explain_missing_credentials(platform: str) -> Iterator[None]:
-    try:
-        yield
-    except NotFound as exc:
-        fix = f"run threadline channels credentials set {platform}"
-        raise SettingsInvalid(f"no credentials for {platform}: {fix}") from exc
-
-
-async def _poll(threadline: Threadline, polling: Polling) -> None:
-    settings = threadline.settings
-    tasks = [
-        asyncio.create_task(work)
-        for work in (
-            polling.run(settings.tenant),
-            threadline.messaging.run(),
-            threadline.recovery.run(settings.service.recovery_seconds),
-        )
-    ]
-    try:
-        await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)

@@ -36,6 +36,10 @@ def add_channels(commands: Any, common: argparse.ArgumentParser) -> None:
     removing.add_argument("platform", choices=PLATFORMS, help="the platform")
     add("rotate", "encrypt all secrets again, as threadline vault rotate does", "vault:rotate")
     add("doctor", "check the configuration and print how to fix problems", "channels:doctor")
+    manifest = add("manifest", "print the manifest to create a Slack app from", "channels:print_manifest")
+    manifest.add_argument("platform", choices=("slack",), help="the platform")
+    manifest.add_argument("--url", help="the public address of the service (default: use Socket Mode, without one)")
+    manifest.add_argument("--name", default="Threadline", help="the name of the app (default: Threadline)")
     outbox = add_group(verbs, "outbox", "list and requeue deliveries", common)
     listing = outbox("list", "list deliveries, newest first", "channels:list_outbox")
     listing.add_argument("--status", choices=OUTBOX_STATUSES, help="only with this status (default: all)")
@@ -53,8 +57,9 @@ def add_channels(commands: Any, common: argparse.ArgumentParser) -> None:
     requeue.add_argument("--since", metavar="TIME", help="those of the last 30m, 6h or 2d, or since a time with a zone")
     requeue.add_argument("--platform", choices=LINKED_PLATFORMS, help="with --all or --since: only to this platform")
     requeue.add_argument("--status", choices=REQUEUEABLE, help="with --all or --since: only with this status")
-    poll = add("poll", "fetch messages by polling, where no webhook reaches this machine", "channels:poll")
-    poll.add_argument("platform", choices=("telegram",), help="the platform")
+    connect = add("connect", "receive messages where no webhook reaches this machine", "channel_connections:connect")
+    connect.epilog = "Slack delivers over Socket Mode, Telegram is polled. Replies are sent by this process too."
+    connect.add_argument("platform", nargs="*", help="slack, telegram (default: those with credentials)")
     _add_simulation(add)
 
 

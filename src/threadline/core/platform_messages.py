@@ -176,6 +176,27 @@ class Delivery(NamedTuple):
     """To be returned as plain text: the platform verifies the address."""
 
 
+class SocketEnvelope(NamedTuple):
+    """A delivery over a WebSocket. The platform repeats it until it is acknowledged by its id."""
+
+    id: str
+    delivery: Delivery
+    content: bytes
+    """As it was delivered; deliveries that cannot be read are told apart by it."""
+
+
+class SocketClosing(NamedTuple):
+    """The platform is about to close the connection."""
+
+    reason: str
+    is_routine: bool
+    """A new connection is expected immediately."""
+
+
+SocketFrame: TypeAlias = SocketEnvelope | SocketClosing | None
+"""What a platform sent over a WebSocket. None needs no reaction."""
+
+
 class Polled(NamedTuple):
     """The platform's updates."""
 

@@ -6,7 +6,7 @@ another tenant cannot be decrypted. Rotation encrypts again what still uses an o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -109,13 +109,20 @@ def _bound_to(tenant_id: str, platform: Surface) -> tuple[str, str, str]:
     return ("credentials", tenant_id, platform)
 
 
+def missing_secrets(channel: Channel, secrets: Iterable[str]) -> str | None:
+    """The names of what is missing, with alternatives; None if nothing is."""
+    given = set(secrets)
+    missing = [", ".join(sorted(needed - given)) for needed in channel.sufficient_secrets]
+    return " or ".join(missing) if all(missing) else None
+
+
 def _check(channel: Channel, secrets: Mapping[str, str]) -> None:
-    needed = set(channel.secret_names)
-    if missing := sorted(needed - set(secrets)):
-        raise InvalidInput(f"{channel.platform} needs {', '.join(missing)} as well")
-    if unknown := sorted(set(secrets) - needed):
+    if (missing := missing_secrets(channel, secrets)) is not None:
+        raise InvalidInput(f"{channel.platform} needs {missing} as well")
+    known = set(channel.secret_names)
+    if unknown := sorted(set(secrets) - known):
         raise InvalidInput(
-            f"{channel.platform} has no use for {', '.join(unknown)}: it takes {', '.join(sorted(needed))}"
+            f"{channel.platform} has no use for {', '.join(unknown)}: it takes {', '.join(sorted(known))}"
         )
     for name, value in secrets.items():
         if not value or len(value) > _LONGEST or not value.isascii() or not value.isprintable() or " " in value:

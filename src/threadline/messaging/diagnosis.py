@@ -10,7 +10,7 @@ from threadline.core.errors import NotFound, SettingsInvalid, ThreadlineError
 from threadline.core.platform_messages import Permanent, Transient
 from threadline.core.threads import Scope, system_scope
 from threadline.core.turns import Surface
-from threadline.messaging.credentials import Credentials
+from threadline.messaging.credentials import Credentials, missing_secrets
 from threadline.messaging.identities import ask_identity
 from threadline.ports import Channel, Cipher, Clock, Finding, Http, Store
 from threadline.turns.agent_directory import Directory
@@ -111,8 +111,8 @@ class ChannelDiagnosis:
         again = f"threadline channels credentials set {platform}"
         try:
             secrets = await self._credentials.open(tenant_id, platform)
-            if missing := sorted(set(self._channels[platform].secret_names) - set(secrets)):
-                yield Finding("error", f"{platform} has no {', '.join(missing)}", again)
+            if missing := missing_secrets(self._channels[platform], secrets):
+                yield Finding("error", f"{platform} has no {missing}", again)
             if key_id != self._cipher.key_id:
                 remedy = "threadline vault rotate"
                 yield Finding(

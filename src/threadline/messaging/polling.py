@@ -14,8 +14,8 @@ from threadline.core.errors import SettingsInvalid, StoreFailed
 from threadline.core.ids import new_id
 from threadline.core.platform_messages import Ambiguous, Permanent, Polled, Transient
 from threadline.messaging.credentials import Credentials
+from threadline.messaging.delivery_intake import DeliveryIntake
 from threadline.messaging.identities import BotIdentities
-from threadline.messaging.inbox import Inbox
 from threadline.ports import Http, PolledChannel
 
 log = logging.getLogger("threadline.polling")
@@ -32,7 +32,7 @@ class Polling:
     def __init__(
         self,
         channel: PolledChannel,
-        inbox: Inbox,
+        intake: DeliveryIntake,
         credentials: Credentials,
         identities: BotIdentities,
         http: Http,
@@ -40,7 +40,7 @@ class Polling:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._channel = channel
-        self._inbox = inbox
+        self._intake = intake
         self._credentials = credentials
         self._identities = identities
         self._http = http
@@ -79,9 +79,7 @@ class Polling:
         return after if found.last is None else found.last
 
     async def _store(self, tenant_id: str, found: Polled) -> None:
-        for delivery in found.deliveries:
-            correlation_id = new_id()
-            for ignored in delivery.ignored:
-                log.info("delivery ignored", extra={"reason": ignored.reason, "correlation_id": correlation_id})
-            for arrival in delivery.arrivals:
-                await self._inbox.receive(tenant_id, arrival, correlation_id)
+        for number, delivery in enumerate(found.deliveries):
+            # What was read has no bytes of its own; the same updates have the same numbers when they come again.
+            content = f"{found.last} {number}".encode()
+            await self._intake.take(tenant_id, self._channel.platform, delivery, content, new_id())

@@ -17,7 +17,11 @@ from threadline.ports.platforms import (
     Http,
     LiveChannel,
     PolledChannel,
+    Receiver,
     SearchableChannel,
+    Socket,
+    SocketChannel,
+    Sockets,
 )
 from threadline.ports.process import Cipher, Clock, Processes, Span, SpanKind, Tracer
 from threadline.ports.store import (
@@ -56,7 +60,11 @@ __all__ = [
     "PolledChannel",
     "PoolStats",
     "Processes",
+    "Receiver",
     "SearchableChannel",
+    "Socket",
+    "SocketChannel",
+    "Sockets",
     "Span",
     "SpanKind",
     "Spending",

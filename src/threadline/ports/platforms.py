@@ -19,6 +19,7 @@ from threadline.core.platform_messages import (
     Outcome,
     Permanent,
     Polled,
+    SocketFrame,
     Transient,
 )
 from threadline.core.turns import Surface, TurnInfo
@@ -35,6 +36,12 @@ class Channel(Protocol):
     @property
     def secret_names(self) -> Mapping[str, str]:
         """The credentials it needs, each with a line that says where an administrator finds it."""
+        ...
+
+    @property
+    def sufficient_secrets(self) -> Sequence[frozenset[str]]:
+        """Which of the credentials are enough, the usual ones first. A platform that can deliver in several ways needs
+        other credentials for each."""
         ...
 
     @property
@@ -104,6 +111,27 @@ class PolledChannel(Channel, Protocol):
         ...
 
 
+class SocketChannel(Channel, Protocol):
+    """A platform that delivers over a WebSocket which this machine opens, so that it needs no public address. The
+    platform spreads its deliveries over all open connections."""
+
+    def build_socket_request(self, secrets: Mapping[str, str]) -> HttpRequest:
+        """Asks for the address of a new connection. SettingsInvalid like `build_request`."""
+        ...
+
+    def parse_socket_response(self, response: HttpResponse) -> str | Transient | Permanent:
+        """The address, which is a secret and can be used once; or why there is none."""
+        ...
+
+    def parse_frame(self, frame: str) -> SocketFrame:
+        """What the platform sent. Never raises, whatever the frame holds."""
+        ...
+
+    def build_acknowledgement(self, envelope_id: str) -> str:
+        """The frame after which the platform does not repeat the delivery."""
+        ...
+
+
 @runtime_checkable
 class SearchableChannel(Channel, Protocol):
     """A platform that can be asked which messages it has, so that one whose result is unknown is not sent twice."""
@@ -162,6 +190,36 @@ class Http(Protocol):
         """The platform's answer, whatever its status. Transient if nothing was sent: no connection, or an address that
         may not be reached. Ambiguous if it was sent and no answer came in time. Never raises for what the network
         does, and says nothing of the request in its reasons."""
+        ...
+
+
+class Socket(Protocol):
+    """An open WebSocket to a platform."""
+
+    async def receive(self) -> str | None:
+        """The next frame, in order; None once the connection is closed, by whichever side."""
+        ...
+
+    async def send(self, frame: str) -> None:
+        """Nothing happens if the connection is closed."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class Sockets(Protocol):
+    """Opens WebSockets to platforms."""
+
+    async def open(self, url: str) -> Socket | Transient:
+        """Transient if there is no connection. Says nothing of the address in its reasons."""
+        ...
+
+
+class Receiver(Protocol):
+    """Receives deliveries of a platform over connections that this machine opens."""
+
+    async def run(self, tenant_id: str) -> None:
+        """Until cancelled. NotFound without credentials; SettingsInvalid if the platform refuses permanently."""
         ...
 
 

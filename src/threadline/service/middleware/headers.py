@@ -118,8 +118,15 @@ class OriginCheck:
             raise Problem(400, "invalid_input", f"header Host must be given once, got {len(hosts)}")
         host = headers.get("host", "")
         if self._hosts is not None and host_name(host) not in self._hosts:
+            name = host_name(host)[:100]
+            # Platforms do not show what their webhooks are answered with, so the log has to tell.
+            self._throttle.warning("host name refused: see the setting service.authentication", "host", host=name)
             raise Problem(
-                421, "host_refused", f"host name {host_name(host)[:100]!r} is not accepted: use localhost or 127.0.0.1"
+                421,
+                "host_refused",
+                f"host name {name!r} is not accepted without authentication: use localhost or 127.0.0.1, or "
+                "serve other names with `authentication = true` under [service] in threadline.toml, or with "
+                "THREADLINE_SERVICE__AUTHENTICATION=true",
             )
         # Programs send no Origin. Reading needs no check: without CORS headers a page cannot see the response.
         if origin is None or origin in self._origins or is_read:

@@ -7,7 +7,6 @@ platform sends a refused delivery again and again and finally disables the webho
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from typing import Any
 
@@ -19,7 +18,7 @@ from threadline.api_types import ApiStruct
 from threadline.core import errors
 from threadline.core.errors import InvalidJson, InvalidName, InvalidText, LimitExceeded, NotFound
 from threadline.core.ids import check_tenant_id, new_id
-from threadline.core.platform_messages import Delivery
+from threadline.messaging.delivery_intake import DeliveryIntake
 from threadline.messaging.receipts import Decision
 from threadline.observability.log_throttle import LogThrottle
 from threadline.ports import Channel
@@ -53,6 +52,7 @@ class WebhookRoutes:
     def __init__(self, context: ServiceContext) -> None:
         self._threadline = context.threadline
         self._messaging = context.threadline.messaging
+        self._intake = DeliveryIntake(context.threadline.inbox, context.threadline.messaging.outbox)
         self._throttle = LogThrottle(log)
 
     def routes(self) -> list[Route]:
@@ -88,13 +88,7 @@ class WebhookRoutes:
             return Problem(400, exc.code, str(exc)).response(correlationId=correlation_id)
         if delivery.challenge is not None:
             return PlainTextResponse(delivery.challenge)
-        await self._record_ignored(tenant_id, channel, delivery, body, correlation_id)
-        for report in delivery.reports:
-            await self._messaging.outbox.record_delivery_report(tenant_id, report)
-        # One after another, so that messages of a thread keep the order in which they were written.
-        receipts = [
-            await self._threadline.inbox.receive(tenant_id, arrival, correlation_id) for arrival in delivery.arrivals
-        ]
+        receipts = await self._intake.take(tenant_id, channel.platform, delivery, body, correlation_id)
         if request.headers.get("content-type", "").startswith(_FORM):
             # Slack shows its user what a form is answered with; the reply follows through the outbox.
             return Response(status_code=200)
@@ -111,21 +105,6 @@ class WebhookRoutes:
             raise Problem(
                 503, "overloaded", "messages wait to be processed: send it again in a few seconds", _RETRY_LATER
             )
-
-    async def _record_ignored(
-        self, tenant_id: str, channel: Channel, delivery: Delivery, body: bytes, correlation_id: str
-    ) -> None:
-        for number, ignored in enumerate(delivery.ignored):
-            log.info(
-                "delivery ignored",
-                extra={"platform": channel.platform, "reason": ignored.reason, "correlation_id": correlation_id},
-            )
-            if ignored.reason == "broken":
-                # The body's hash as key: a delivery that is sent again is stored once.
-                key = f"broken-{hashlib.sha256(body).hexdigest()}-{number}"
-                await self._threadline.inbox.dead_letter(
-                    tenant_id, channel.platform, key, ignored.detail, correlation_id
-                )
 
     @operation(
         "verifyWebhook",

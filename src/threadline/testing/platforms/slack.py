@@ -1,5 +1,6 @@
-"""A stand-in for Slack: signed events, buttons and slash commands out; `chat.postMessage`, `chat.update`,
-`chat.postEphemeral`, `conversations.history`, `conversations.replies` and `auth.test` in.
+"""A stand-in for Slack: signed events, buttons and slash commands out, to a webhook (`deliver`) or over Socket Mode
+(`push`); `chat.postMessage`, `chat.update`, `chat.postEphemeral`, `conversations.history`, `conversations.replies`,
+`auth.test` and `apps.connections.open` in.
 
 It follows Slack's public rules: a repeated message is posted twice, whatever its `client_msg_id`; metadata is returned
 only if it is asked for; reading needs the scope of the kind of conversation; and calls are limited, messages to about
@@ -11,20 +12,20 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import defaultdict
-from collections.abc import Mapping
-from typing import Any, ClassVar
-from urllib.parse import urlencode
+from collections.abc import Collection, Mapping
+from typing import Any, ClassVar, Self
+from urllib.parse import parse_qsl, urlencode
 
 from threadline.channels.slack import signature
+from threadline.channels.slack_manifest import SCOPES
 from threadline.core.turns import Surface
 from threadline.ports import Clock
 from threadline.testing.platforms.loopback import Asked, Told
 from threadline.testing.platforms.platform import FakePlatform, Fault, Reply, fall_silent, told
+from threadline.testing.platforms.slack_sockets import SlackSockets
 
 BOT_USER = "U0THREADLN"
 TEAM = "T0FAKE"
-SCOPES = frozenset(("app_mentions:read", "channels:history", "chat:write", "groups:history", "im:history"))
-"""What docs/channels/slack.md asks for."""
 
 # Slack allows about one message a second in a channel and does not publish how long a burst may be.
 _POSTS = (60.0, 1.0)
@@ -45,11 +46,15 @@ class FakeSlack(FakePlatform):
         port: int = 0,
         signing_secret: str = "fake-signing-secret",
         bot_token: str = "xoxb-fake",
-        scopes: frozenset[str] = SCOPES,
+        app_token: str = "xapp-fake",
+        sockets: SlackSockets | None = None,
+        scopes: Collection[str] = tuple(SCOPES),
     ) -> None:
         super().__init__(clock, port=port)
         self._signing_secret = signing_secret
         self._bot_token = bot_token
+        self._app_token = app_token
+        self.sockets = sockets or SlackSockets()
         self.scopes = scopes
         self._written = 0
         self._messages: dict[str, list[dict[str, Any]]] = defaultdict(list)
@@ -59,7 +64,15 @@ class FakeSlack(FakePlatform):
 
     @property
     def secrets(self) -> dict[str, str]:
-        return {"signing_secret": self._signing_secret, "bot_token": self._bot_token}
+        return {"signing_secret": self._signing_secret, "bot_token": self._bot_token, "app_token": self._app_token}
+
+    async def __aenter__(self) -> Self:
+        await self.sockets.start()
+        return await super().__aenter__()
+
+    async def __aexit__(self, *_: object) -> None:
+        await super().__aexit__()
+        await self.sockets.close()
 
     @property
     def api(self) -> str:
@@ -153,6 +166,15 @@ class FakeSlack(FakePlatform):
         asked = {"token": "unused", "challenge": "3eZbrw1aBm2rZgRNFdxV2595E9CY3gmdALWMmHkvFXO7tYXAYM8P"}
         return await self.deliver(json.dumps({**asked, "type": "url_verification"}).encode())
 
+    async def push(self, body: bytes) -> dict[str, Any]:
+        """Delivers what `write`, `press` or `command` made over Socket Mode: the acknowledgement. NotAcknowledged."""
+        if body.startswith(b"{"):
+            return await self.sockets.push("events_api", json.loads(body))
+        fields = dict(parse_qsl(body.decode(), keep_blank_values=True))
+        if "payload" in fields:
+            return await self.sockets.push("interactive", json.loads(fields["payload"]))
+        return await self.sockets.push("slash_commands", fields)
+
     def _ts(self) -> str:
         self._written += 1
         return f"{int(self.clock.now().timestamp())}.{self._written:06}"
@@ -162,9 +184,11 @@ class FakeSlack(FakePlatform):
         return message
 
     async def _answer(self, asked: Asked) -> Told:
+        method, given = asked.path.removeprefix("/api/"), _arguments(asked)
+        if method == "apps.connections.open":
+            return self._open_connection(asked.headers.get("authorization", ""))
         if asked.headers.get("authorization") != f"Bearer {self._bot_token}":
             return told({"ok": False, "error": "invalid_auth"})
-        method, given = asked.path.removeprefix("/api/"), _arguments(asked)
         match method:
             case "chat.postMessage":
                 return await self._post(given)
@@ -183,6 +207,12 @@ class FakeSlack(FakePlatform):
                 me = {"user_id": BOT_USER, "user": "threadline", "bot_id": "B0FAKE"}
                 return told({"ok": True, "team_id": TEAM, **me})
         return told({"ok": False, "error": "unknown_method"})
+
+    def _open_connection(self, authorization: str) -> Told:
+        if authorization != f"Bearer {self._app_token}":
+            is_other = authorization == f"Bearer {self._bot_token}"
+            return told({"ok": False, "error": "not_allowed_token_type" if is_other else "invalid_auth"})
+        return told({"ok": True, "url": self.sockets.new_url()})
 
     def _take_permit(self, method: str, channel: str, limit: tuple[float, float]) -> Told | None:
         bucket = self._limits.setdefault((method, channel), RateLimit(*limit))
