@@ -202,7 +202,7 @@ class Messaging:
         async def oldest() -> Reading:
             found: dict[tuple[str, ...], float] = {}
             now = self._clock.now()
-            for tenant_id in await self._store.tenants():
+            for tenant_id in await self._store.busy_tenants():
                 for each in await self._store.scoped(system_scope(tenant_id)).outbox_backlog():
                     if each.status in ("waiting", "claimed"):
                         age = (now - each.oldest_at).total_seconds()

@@ -283,7 +283,7 @@ class UnansweredSweep:
 
     async def sweep(self) -> int:
         """Sweeps every tenant. How many messages were found."""
-        return sum([await self.catch_up(tenant_id) for tenant_id in await self._store.tenants()])
+        return sum([await self.catch_up(tenant_id) for tenant_id in await self._store.busy_tenants()])
 
     async def catch_up(self, tenant_id: str) -> int:
         rows = await self._store.scoped(system_scope(tenant_id)).unanswered()

@@ -128,7 +128,7 @@ class OutboxWorker:
         while True:
             self._drain_all(await self._wait_until(sweep_at), is_sweep=False)
             if loop.time() >= sweep_at:
-                self._drain_all(await self._all_tenants(), is_sweep=True)
+                self._drain_all(await self._busy_tenants(), is_sweep=True)
                 sweep_at = loop.time() + every_seconds
 
     async def _wait_until(self, sweep_at: float) -> set[str]:
@@ -140,9 +140,9 @@ class OutboxWorker:
         woken, self._woken = self._woken, set()
         return woken
 
-    async def _all_tenants(self) -> set[str]:
+    async def _busy_tenants(self) -> set[str]:
         try:
-            return set(await self._store.tenants())
+            return set(await self._store.busy_tenants())
         except StoreFailed:
             log.warning("outbox not read", exc_info=True)
             return set()

@@ -114,6 +114,12 @@ class Store(Protocol):
         """Every tenant's id. For periodic sweeps; never reachable from a request."""
         ...
 
+    async def busy_tenants(self) -> list[str]:
+        """The tenants with a turn that has not ended, a platform's message whose turn may need an answer, or a delivery
+        that is not settled; others, too, where finding out would take longer than looking. For sweeps that run all the
+        time: what they cost must not depend on how many tenants there are."""
+        ...
+
     def snapshot(self) -> AbstractAsyncContextManager[DatabaseTransaction]:
         """One consistent state of all tenants, to read while others write; on a cluster, of each tenant. Nothing can be
         written."""

@@ -184,10 +184,10 @@ class Recovery:
     async def sweep(self) -> int:
         """Recovers the turns of every tenant; how many."""
         recovered = 0
-        must_drop = self._must_drop()
-        for tenant_id in await self._store.tenants():
+        for tenant_id in await self._store.busy_tenants():
             recovered += await self.recover(system_scope(tenant_id))
-            if must_drop:
+        if self._must_drop():
+            for tenant_id in await self._store.tenants():
                 await self.drop_chunks(system_scope(tenant_id))
                 await self._store.scoped(system_scope(tenant_id)).drop_expired_values()
         return recovered

@@ -901,6 +901,8 @@ CREATE FUNCTION threadline.arrange(arranged regclass, settings text) RETURNS voi
 
 CREATE FUNCTION threadline.branch_thread(_tenant text, _owner text, _role text, _now_us bigint, _new threadline.thread_args, _source text, _at integer, OUT problem text, OUT result threadline.threads) RETURNS record LANGUAGE plpgsql;
 
+CREATE FUNCTION threadline.busy_tenants() RETURNS SETOF text LANGUAGE plpgsql;
+
 CREATE FUNCTION threadline.check_request(_tenant text, _given threadline.turn_request, _parts bytea, _thread threadline.threads, OUT outcome text, OUT active_id text, OUT rewind_to integer) RETURNS record LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.claim_arrival(_tenant text, _owner text, _now_us bigint, _given threadline.turn_request, _turn text) RETURNS boolean LANGUAGE plpgsql;

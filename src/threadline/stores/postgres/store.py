@@ -139,6 +139,10 @@ class PostgresStore:
         rows = await self._read_schema(_SQL["list_tenants"])
         return [row["tenant_id"] for row in rows]
 
+    async def busy_tenants(self) -> list[str]:
+        rows = await self._read_schema(_SQL["list_busy_tenants"])
+        return [row["tenant_id"] for row in rows]
+
     def snapshot(self) -> AbstractAsyncContextManager[DatabaseTransaction]:
         return maintenance.open_transaction(self._internals, self._pool, writes=False)
 

@@ -145,6 +145,11 @@ class SqliteStore:
         with translated(self._location.shown):
             return [id for (id,) in self._reader.connection.execute(_SQL["list_tenants"])]
 
+    async def busy_tenants(self) -> list[str]:
+        self._availability.check()
+        with translated(self._location.shown):
+            return [id for (id,) in self._reader.connection.execute(_SQL["list_busy_tenants"])]
+
     async def check_writable(self) -> None:
         writer, _ = self._writing()
         # A job that writes nothing still begins a write transaction, which waits for other processes.

@@ -8,7 +8,9 @@ import pytest
 
 from threadline.core.errors import DuplicateId, HeadMoved, NotFound, StoreFailed
 from threadline.core.threads import NewThread, Thread
+from threadline.core.turns import TurnEnd
 from threadline.ports import Store, Transaction
+from threadline.testing.clock import ManualClock
 from threadline.testing.conformance.message_builders import add_turn, clean_text, create_thread_with, exchange, history
 
 
@@ -199,6 +201,38 @@ class TestTheStore:
             assert tx.scope.tenant_id not in await store.tenants()
             await tx.create_thread(NewThread())
             assert tx.scope.tenant_id in await store.tenants()
+
+    async def test_a_tenant_with_a_turn_that_has_not_ended_is_busy(
+        self, store: Store, alice: Transaction, other_tenant: Transaction
+    ) -> None:
+        """The tenants with a turn that has not ended"""
+        await create_thread_with(alice, "a")
+        thread = await create_thread_with(other_tenant, "b")
+        # A store that cannot tell names every tenant.
+        idle = set(await store.busy_tenants()) & {alice.scope.tenant_id, other_tenant.scope.tenant_id}
+        turn = await add_turn(other_tenant, "turn-1", thread.id, "web")
+        assert set(await store.busy_tenants()) >= {*idle, other_tenant.scope.tenant_id}
+        assert (alice.scope.tenant_id in await store.busy_tenants()) is (alice.scope.tenant_id in idle)
+        await other_tenant.finish_turn(turn.id, turn.fence, TurnEnd("stopped"))
+        assert (other_tenant.scope.tenant_id in await store.busy_tenants()) is (other_tenant.scope.tenant_id in idle)
+
+    async def test_a_tenant_with_an_unanswered_message_or_an_unsettled_delivery_is_busy(
+        self, store: Store, system: Transaction, clock: ManualClock
+    ) -> None:
+        """a platform's message whose turn may need an answer, or a delivery that is not settled"""
+        tenant_id = system.scope.tenant_id
+        await system.claim_inbox("slack", "Ev1", owner_id="alice")
+        at_rest = tenant_id in await store.busy_tenants()
+        await system.settle_inbox("slack", "Ev1", status="accepted", turn_id="turn-1")
+        assert tenant_id in await store.busy_tenants()
+        await system.settle_inbox("slack", "Ev1", status="done")
+        assert (tenant_id in await store.busy_tenants()) is at_rest
+        await system.enqueue("slack", "C1", clean_text("x"), turn_id=None, owner_id="alice", id="o1")
+        assert tenant_id in await store.busy_tenants()
+        await system.claim_outbox("w1", until=clock.after(30))
+        assert tenant_id in await store.busy_tenants()
+        await system.settle_outbox("o1", "w1", status="sent")
+        assert (tenant_id in await store.busy_tenants()) is at_rest
 
     async def test_a_store_at_rest_is_not_busy(self, store: Store, alice: Transaction) -> None:
         """The current use of the connection pool."""

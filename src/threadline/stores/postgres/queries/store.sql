@@ -7,6 +7,9 @@ SELECT quote_ident(session_user) AS login,
 -- name: list_tenants
 SELECT tenant_id FROM threadline.tenants ORDER BY tenant_id
 
+-- name: list_busy_tenants
+SELECT * FROM threadline.busy_tenants() tenant_id
+
 -- name: bytes_on_disk
 SELECT sum(pg_total_relation_size(c.oid))::bigint FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = 'threadline' AND c.relkind IN ('r', 'm')

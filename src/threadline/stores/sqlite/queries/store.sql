@@ -1,6 +1,11 @@
 -- name: list_tenants
 SELECT id FROM tenants ORDER BY id;
 
+-- name: list_busy_tenants
+SELECT tenant_id FROM turns WHERE status IN ('accepted', 'running')
+UNION SELECT tenant_id FROM inbox WHERE status = 'accepted'
+UNION SELECT tenant_id FROM outbox WHERE status IN ('waiting', 'claimed');
+
 -- name: count_all_rows
 SELECT 'tenants', count(*) FROM tenants
 UNION ALL SELECT 'agents', count(*) FROM agents
