@@ -23,6 +23,7 @@ from threadline.agents.models import RoundSettings, ToolSpec
 from threadline.agents.rehearsal_script import Given
 from threadline.agents.tools import Tool, ToolSource, tool
 from threadline.core import jsontext
+from threadline.core.authors import without_author
 from threadline.core.context import SNAPSHOT_HEAD
 from threadline.core.errors import AgentFailed
 from threadline.core.events import (
@@ -147,7 +148,7 @@ class _RehearsalModel:
 
 
 def _given(prompt: Prompt) -> Given:
-    user_texts = [plain_text(message.parts) for message in prompt.messages if message.role == "user"]
+    user_texts = [without_author(plain_text(message.parts)) for message in prompt.messages if message.role == "user"]
     system = [plain_text(message.parts) for message in prompt.messages if message.role == "system"]
     pinned = [text.removeprefix(SNAPSHOT_HEAD) for text in system if text.startswith(SNAPSHOT_HEAD)]
     return Given(

@@ -17,7 +17,7 @@ from threadline.core.prompts import Prompt, PromptMessage, say
 from threadline.core.repair import repair
 from threadline.core.tokens import CountTokens, estimate, total_tokens
 from threadline.core.turns import Summary
-from threadline.core.windows import PastTurn, Window, newest_turns, past_turns
+from threadline.core.windows import PastTurn, Window, newest_turns, past_turns, shown_message
 
 SNAPSHOT_HEAD = "Persisted user context:\n"
 SUMMARY_HEAD = "Summary of the conversation so far:\n"
@@ -42,7 +42,7 @@ def assemble(
     may contain the request and later messages; of those, only replies to earlier turns are shown. `refused` names the
     turns whose request was refused: a placeholder is shown instead of it."""
     stored = request if isinstance(request, Message) else None
-    asked = PromptMessage(request.role, request.parts)
+    asked = shown_message(request) if isinstance(request, Message) else request
     preamble = _preamble(snapshot, system_prompt, instructions, summary)
     fixed = total_tokens((*preamble, asked), count)
     turns = past_turns(history, stored, refused)

@@ -98,6 +98,12 @@ class Turn(msgspec.Struct, frozen=True):
         return self.status in ACTIVE
 
     @property
+    def asked_by(self) -> str:
+        """The user who asked: whose budget it uses, and who answers its calls for approval."""
+        asked_by: str = self.seen.get(ASKED_BY, self.owner_id)
+        return asked_by
+
+    @property
     def taken_by(self) -> str | None:
         """The turn whose reply also answers this request. Known once both have ended."""
         return self.seen.get(TAKEN_BY)
@@ -169,6 +175,8 @@ class TurnEnd(msgspec.Struct, frozen=True):
     """Which range of the history went into the prompt, and the system texts before it (JSON object, stored as text)."""
     charge: Charge | None = None
     """Counted with the end. None if no agent was called."""
+    is_counted: bool = True
+    """False if the caller counts the charge: it is another user's than the turn, and a transaction has one user."""
     taken: tuple[str, ...] = ()
     """The turns whose messages this one took in: they end with it, in the same way and with the same reply."""
 
@@ -188,6 +196,8 @@ CUT_SHORT = "cut_short"
 """In `Turn.seen`: why the model ended a reply that is not complete, `length` or `content-filter`."""
 BEGUN = "begun"
 """In `Turn.seen`: of the reply that the turn continues, how many parts there were and which calls were open."""
+ASKED_BY = "asked_by"
+"""In `Turn.seen`: the user who asked, in a thread of another user."""
 TAKEN_BY = "taken_by"
 """In `Turn.seen`: the turn that took the request in while it ran."""
 CONTINUES = "continues"

@@ -13,6 +13,7 @@ from itertools import pairwise
 
 import msgspec
 
+from threadline.core.authors import with_author
 from threadline.core.errors import SettingsInvalid
 from threadline.core.messages import Message
 from threadline.core.parts import FilePart, Part, TextPart
@@ -84,7 +85,7 @@ class PastTurn:
 
     def take_in(self, message: Message) -> None:
         """A message that the reply of this turn took in."""
-        self.steered[message.id] = message.parts
+        self.steered[message.id] = shown_message(message).parts
         self.last_seq = max(self.last_seq, message.seq)
 
     @cached_property
@@ -101,7 +102,12 @@ class PastTurn:
     def _first(self) -> PromptMessage:
         if self._is_refused:
             return say("user", REFUSED_TEXT)
-        return PromptMessage(self.messages[0].role, self.messages[0].parts)
+        return shown_message(self.messages[0])
+
+
+def shown_message(message: Message) -> PromptMessage:
+    """A stored message as an agent is shown it."""
+    return PromptMessage(message.role, with_author(message.role, message.parts, message.metadata_json))
 
 
 def _says_something(message: PromptMessage) -> bool:

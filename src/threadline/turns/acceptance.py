@@ -8,6 +8,7 @@ the fence keeps a process that lost the lease from writing.
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
@@ -15,15 +16,12 @@ import msgspec
 
 from threadline.core.client_tools import ClientTool, stored_form
 from threadline.core.errors import (
-    Conflict,
     DuplicateId,
     GuardRefused,
     InvalidInput,
-    KeyReused,
     LimitExceeded,
     NotFound,
-    ThreadlineError,
-    TurnRunning,
+    StoreFailed,
 )
 from threadline.core.ids import check_id, check_state_key, check_text, new_id
 from threadline.core.messages import Message, NewMessage
@@ -40,13 +38,27 @@ from threadline.core.turn_commits import (
     TurnAcceptance,
 )
 from threadline.core.turn_options import TurnOptions, stored_options
-from threadline.core.turns import ANSWERED_ELSEWHERE, Chunk, Policy, Surface, Turn, TurnEnd, reply_id, root_turn_id
+from threadline.core.turns import (
+    ANSWERED_ELSEWHERE,
+    ASKED_BY,
+    Chunk,
+    Policy,
+    Surface,
+    Turn,
+    TurnEnd,
+    reply_id,
+    root_turn_id,
+)
+from threadline.core.usage import Charge
 from threadline.observability.metrics import Metrics
 from threadline.ports import Guard, Store, Transaction
 from threadline.threads.field_checks import admit_model, admit_options, admit_thread
 from threadline.threads.user_threads import first_title
 from threadline.turns.leases import Holder
 from threadline.turns.meters import Meters
+from threadline.turns.refusals import find_repeated, refusal_error
+
+log = logging.getLogger("threadline.turns")
 
 STOPPED = "stopped by the user"
 WENT_AWAY = "the process that ran it went away"
@@ -84,6 +96,8 @@ class TurnRequest(msgspec.Struct, frozen=True):
     client_tools: tuple[ClientTool, ...] = ()
     options: TurnOptions = TurnOptions()
     new_thread: NewThread = NewThread()
+    asked_by: str | None = None
+    """The user who asks, in a thread of another user."""
 
 
 class Ending(msgspec.Struct, frozen=True):
@@ -150,7 +164,7 @@ class Turns:
         session = self._store.scoped(scope)
         outcome = await session.accept_turn(new)
         if isinstance(outcome, AcceptRefusal):
-            return await _find_repeated(session, new, outcome) or outcome
+            return await find_repeated(session, new, outcome) or outcome
         return outcome
 
     async def check(self, scope: Scope, request: TurnRequest) -> None:
@@ -177,7 +191,11 @@ class Turns:
             model=None if request.model is None else admit_model(self._sealer, request.model),
             key=request.key,
             request_hash=_digest(request, message),
-            seen={**stored_form(request.client_tools), **admit_options(sealer, request.options)},
+            seen={
+                **stored_form(request.client_tools),
+                **admit_options(sealer, request.options),
+                **({} if request.asked_by is None else {ASKED_BY: request.asked_by}),
+            },
             title=first_title([message]),
             arrival=arrival,
         )
@@ -209,7 +227,7 @@ class Turns:
     def require_accepted(self, outcome: Accepted | AcceptRefusal, new: TurnAcceptance) -> Accepted:
         """The stored turn; for a refusal, the error that tells a user why."""
         if isinstance(outcome, AcceptRefusal):
-            raise _refusal_error(outcome, new, self._sealer.limits.messages_per_thread)
+            raise refusal_error(outcome, new, self._sealer.limits.messages_per_thread)
         return outcome
 
     async def deny_in(self, tx: Transaction, new: TurnAcceptance, said: str) -> Accepted | None:
@@ -239,6 +257,8 @@ class Turns:
         then nothing of this was stored. A reply that exceeds a limit is cut to what fits, one that cannot be stored at
         all is left out, and the turn ends as `dispatch_failed` with the reason: a turn never waits for its lease."""
         reply, end = self._seal_reply(self.sealer_of(scope), ending)
+        is_own = turn.asked_by == turn.owner_id
+        end = msgspec.structs.replace(end, is_counted=is_own)
         outcome = await self._finish(scope, turn, ending, end, reply)
         if isinstance(outcome, FinishRefusal) and outcome.reason in ("thread_full", "reply_known"):
             end = _failed(end, self._unstored_reason(outcome, turn))
@@ -246,9 +266,19 @@ class Turns:
         if isinstance(outcome, FinishRefusal):
             return None
         self._count(outcome)
-        if self._meters is not None and end.charge is not None:
-            await self._meters.record(scope, turn.surface, end.charge, turn.id)
+        if end.charge is not None:
+            await self._record(asker_scope(scope, turn), turn, end.charge, is_counted=is_own)
         return outcome
+
+    async def _record(self, asker: Scope, turn: Turn, charge: Charge, *, is_counted: bool) -> None:
+        """What a turn used, for the user who asked. In another user's thread it is a commit of its own."""
+        if not is_counted:
+            try:
+                await self._store.scoped(asker).count_usage(charge)
+            except StoreFailed:
+                log.warning("usage not counted", extra={"turn_id": turn.id})
+        if self._meters is not None:
+            await self._meters.record(asker, turn.surface, charge, turn.id)
 
     async def _finish(
         self, scope: Scope, turn: Turn, ending: Ending, end: TurnEnd, reply: Sealed | None
@@ -319,6 +349,11 @@ class Turns:
         return model if model in self._known_models else "other"
 
 
+def asker_scope(scope: Scope, turn: Turn) -> Scope:
+    """The scope of the user who asked: in a thread that several people write in, not always the turn's owner."""
+    return scope if turn.asked_by == turn.owner_id else Scope(scope.tenant_id, turn.asked_by)
+
+
 def cut_reason(exceeded: LimitExceeded) -> str:
     """The error of a turn whose reply was too large."""
     return f"the reply was cut: {exceeded}"
@@ -329,56 +364,6 @@ def _failed(end: TurnEnd, reason: str) -> TurnEnd:
     # What the reply said to messages that it took in may be lost: they are answered next.
     failed = msgspec.structs.replace(end, status="dispatch_failed", error=reason, taken=())
     return failed if end.status == "executed" else end
-
-
-def _refusal_error(refusal: AcceptRefusal, new: TurnAcceptance, messages_per_thread: int) -> ThreadlineError:
-    thread = refusal.thread
-    match refusal.reason:
-        case "key_reused":
-            state_key = thread.state_key if thread is not None and thread.deleted_at is None else None
-            return KeyReused(new.key or "", state_key)
-        case "thread_missing":
-            return NotFound("thread", new.thread_id)
-        case "turn_running":
-            return TurnRunning(refusal.turn_id or "", 0 if thread is None else thread.message_count)
-        case "replaced_missing":
-            return NotFound("message", new.replaces)
-        case "replaced_not_user":
-            return InvalidInput(f"only a user message can be replaced, and {new.replaces!r} is a reply")
-        case "message_known" | "message_repeated":
-            return DuplicateId("message", new.message.id)
-        case "thread_full":
-            return LimitExceeded("messages per thread", messages_per_thread, messages_per_thread + 1)
-        case "place_taken":
-            return DuplicateId("place", None if new.arrival is None else new.arrival.place)
-        case "id_known":
-            thread_id = new.new_thread.id
-            return DuplicateId("turn", new.turn_id) if thread_id is None else DuplicateId("thread", thread_id)
-        case "duplicate_arrival" | "question_open" | "replaced_not_last":
-            return Conflict(f"the message was not accepted: {refusal.reason.replace('_', ' ')}")
-
-
-async def _find_repeated(tx: Transaction, new: TurnAcceptance, refusal: AcceptRefusal) -> Accepted | None:
-    """The turn of a message that was refused because it had been accepted before. A question that is asked again while
-    it is being answered is the same turn too; later it is a new one."""
-    if refusal.thread is None or refusal.reason not in ("message_repeated", "turn_running", "key_reused"):
-        return None
-    known = await tx.message(refusal.thread.id, new.message.id)
-    if known is None or (known.role, known.parts_json) != (new.message.role, new.message.parts_json):
-        return None
-    turn = None if known.turn_id is None else await tx.turn(known.turn_id)
-    if turn is None or turn.thread_id != refusal.thread.id or new.agent_id not in (None, turn.agent_id):
-        return None
-    match refusal.reason:
-        case "turn_running":
-            # The turn that was running may have ended by now.
-            is_repeated = turn.is_active or turn.id == refusal.turn_id
-        case "key_reused":
-            is_here = refusal.thread.id == new.thread_id or refusal.thread.state_key == new.new_thread.state_key
-            is_repeated = is_here and turn.id == refusal.turn_id
-        case _:
-            is_repeated = True
-    return Accepted(turn, refusal.thread, replayed=True) if is_repeated else None
 
 
 async def find_present_request(tx: Transaction, turn: Turn) -> Message | None:

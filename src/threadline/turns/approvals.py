@@ -32,7 +32,16 @@ from threadline.core.sealing import Sealer
 from threadline.core.threads import Scope, Thread
 from threadline.core.turn_commits import Accepted, AcceptRefusal, TurnAcceptance
 from threadline.core.turn_options import TurnOptions
-from threadline.core.turns import CONTINUES, Surface, Turn, answering_turn_id, reply_id, root_turn_id, turn_id_of_reply
+from threadline.core.turns import (
+    ASKED_BY,
+    CONTINUES,
+    Surface,
+    Turn,
+    answering_turn_id,
+    reply_id,
+    root_turn_id,
+    turn_id_of_reply,
+)
 from threadline.ports import Guard, Store, Transaction
 from threadline.threads.field_checks import admit_options
 from threadline.turns.acceptance import Turns, find_present_request
@@ -55,6 +64,8 @@ class AnswerRequest(msgspec.Struct, frozen=True):
     key: str | None = None
     client_tools: tuple[ClientTool, ...] = ()
     """Without any, those that the client declared when it asked."""
+    answered_by: str | None = None
+    """The user who answers, in a thread of another user."""
     options: TurnOptions = TurnOptions()
 
 
@@ -107,6 +118,9 @@ class Approvals:
         if (earlier := await session.turn(turn_id)) is not None:
             return _replay(earlier, thread, digest)
         found, asker = await _find_waiting_reply(session, thread, message_id)
+        asked_by = request.answered_by or scope.user_id
+        if asker.asked_by != asked_by:
+            raise Conflict(f"only {asker.asked_by}, who asked, can answer this call, got {asked_by}")
         check_claims(found.parts, request.claimed)
         # The reply with its answers takes the place of the one that waits.
         parts, metadata = apply_answers(found.parts, answers), agent_metadata(found.metadata)
@@ -128,6 +142,7 @@ class Approvals:
                 **admit_options(self._sealer.for_tenant(scope.tenant_id), request.options),
                 _ANSWERED: sorted(answers),
                 CONTINUES: asker.id,
+                **({ASKED_BY: asker.seen[ASKED_BY]} if ASKED_BY in asker.seen else {}),
             },
         )
 

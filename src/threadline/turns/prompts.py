@@ -19,7 +19,7 @@ from threadline.core.messages import Message
 from threadline.core.prompts import Prompt, PromptMessage
 from threadline.core.threads import Scope, Thread
 from threadline.core.turn_options import options_in
-from threadline.core.turns import CHANNELS, Summary, Surface, Turn, root_turn_id
+from threadline.core.turns import ASKED_BY, CHANNELS, Summary, Surface, Turn, root_turn_id
 from threadline.core.windows import Window, refused_turns
 from threadline.observability.metrics import Metrics
 from threadline.ports import Store, Transaction
@@ -70,7 +70,8 @@ class PromptReader:
             turn,
             request,
             history,
-            snapshot=await self.snapshot(scope, agent_id),
+            # What a user pinned is private: it is not shown in a thread that others write in.
+            snapshot=None if ASKED_BY in turn.seen else await self.snapshot(scope, agent_id),
             system_prompt=thread.system_prompt or (row.system_prompt if row else None),
             instructions=options.instructions,
         )

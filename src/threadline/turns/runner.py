@@ -23,7 +23,7 @@ from threadline.core.threads import Scope, Thread
 from threadline.core.turn_commits import Accepted
 from threadline.core.turns import CHANNELS, Turn, TurnStatus
 from threadline.ports import Agent, AgentServices, Approver, Store
-from threadline.turns.acceptance import STOPPED, WENT_AWAY, Turns, cut_reason, find_present_request
+from threadline.turns.acceptance import STOPPED, WENT_AWAY, Turns, asker_scope, cut_reason, find_present_request
 from threadline.turns.journal import StoredJournal
 from threadline.turns.leases import Holder, Leases, ThreadQueue, TurnTask
 from threadline.turns.meters import Meters
@@ -313,7 +313,9 @@ class Runner:
             agent, row = await self._agents.look_up(scope, agent_id)
             prompt, seen = await self._prompter.prompt(scope, turn, thread, row)
             output.seen = {**turn.seen, **seen}
-            meter = await self._meters.open_meter(scope, agent_id, row, prompt.model, turn.surface, turn.id)
+            meter = await self._meters.open_meter(
+                asker_scope(scope, turn), agent_id, row, prompt.model, turn.surface, turn.id
+            )
             output.meter = meter
         last = prompt.messages[-1]
         continued = last.parts if last.role == "assistant" else ()

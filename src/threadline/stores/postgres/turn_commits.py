@@ -103,7 +103,9 @@ class TurnCommitOperations(Operations):
             "new_timeline_id": new_id(),
         }
         if end.charge is not None:
-            record |= usage_record(end.charge, day_number(session.now().date()))
+            # Without a day the charge is stored with the turn and not counted.
+            day = day_number(session.now().date()) if end.is_counted else None
+            record |= usage_record(end.charge, day)
         if end.taken:
             record |= {"taken": end.taken, "taken_seen": _json({TAKEN_BY: turn_id})}
         if delivery is not None:

@@ -44,7 +44,7 @@ class UsageOperations(Operations):
             return await self.session.rows(_SQL["sum_usage"], *values)
 
 
-def usage_record(charge: Charge, day: int) -> dict[str, Any]:
+def usage_record(charge: Charge, day: int | None) -> dict[str, Any]:
     """The fields of the type threadline.turn_completion that are about usage."""
     return {
         "provider": charge.provider,

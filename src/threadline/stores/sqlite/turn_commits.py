@@ -257,7 +257,7 @@ def finish_turn(
         reply_seq = stored
     put_chunks(session, turn_id, fence, chunks)
     ended = store_end(session, hold, turn_id, end, reply_seq)
-    if end.charge is not None:
+    if end.charge is not None and end.is_counted:
         add_usage(session, ended.owner_id, end.charge)
     end_taken_turns(session, hold, ended, end)
     if delivery is not None:

@@ -69,6 +69,18 @@ class TestUsage:
         )
         assert (llama.model, llama.turns, llama.cost) == ("llama", 1, None)
 
+    async def test_a_charge_that_its_caller_counts_is_only_stored_with_the_turn(
+        self, alice: Transaction, clock: ManualClock
+    ) -> None:
+        thread = await create_thread_with(alice)
+        await add_turn(alice, "t", thread.id)
+        leased = await alice.lease_turn("t", "w1", seconds=30)
+        assert leased is not None
+        ended = await alice.finish_turn("t", leased.fence, TurnEnd("executed", charge=GPT, is_counted=False))
+        assert isinstance(ended, Turn)
+        assert (ended.provider, ended.model) == ("openai", "gpt")
+        assert await alice.usage(query(clock)) == []
+
     async def test_a_turn_that_is_refused_counts_nothing(self, alice: Transaction, clock: ManualClock) -> None:
         turn = await end_turn(alice, clock, "t", GPT)
         await alice.finish_turn(turn.id, turn.fence, TurnEnd("executed", charge=GPT))
