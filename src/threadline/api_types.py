@@ -380,6 +380,7 @@ class PlaceInfo(ApiStruct, frozen=True):
     thread_id: str
     label: str | None = None
     is_space: bool = False
+    is_shared: bool = False
 
 
 class PlacesResponse(ApiStruct, frozen=True):

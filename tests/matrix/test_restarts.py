@@ -44,6 +44,23 @@ async def test_a_restarted_bot_answers_missed_messages_once(world: World) -> Non
 
 
 @pytest.mark.req("S2-15")
+async def test_a_restarted_bot_knows_who_is_in_its_rooms_although_nothing_happened_since(world: World) -> None:
+    alice, bob = await world.person("alice"), await world.person("bob")
+    async with world.running():
+        room = await world.room_with(alice)
+        await alice.client.room_invite(room, bob.id)
+        await bob.until(lambda: room in bob.invited)
+        await bob.join(room)
+        await bob.ask(room, world.bot_id, "!whoami")
+    async with world.running():
+        pass
+    async with world.running() as bot:
+        assert bot.homeserver.people(room) == {alice.id, bob.id}
+        await bob.say(room, "This is for Alice")
+        assert (await alice.ask(room, world.bot_id, f"{world.bot_id} hello")).text == "1. You said: hello"
+
+
+@pytest.mark.req("S2-15")
 async def test_more_than_a_sync_holds_is_fetched(world: World) -> None:
     alice = await world.person("alice")
     async with world.running():

@@ -51,6 +51,8 @@ class BridgeClient:
             "kind": arrival.kind,
             "target": arrival.target,
             "isAddressed": arrival.is_addressed,
+            "senderName": arrival.sender_name,
+            "isByModerator": arrival.is_by_moderator,
             "autoLink": auto_link,
         }
         return read(await self._transport.call("POST", f"{self._path}/arrivals", given), ArrivalResponse)
@@ -88,6 +90,7 @@ class BridgeClient:
         *,
         label: str | None = None,
         is_space: bool = False,
+        is_shared: bool = False,
         auto_link: bool = False,
     ) -> bool:
         """Binds a place again that the service does not know. False if it does, or the sender is not linked."""
@@ -97,6 +100,7 @@ class BridgeClient:
             "threadId": thread_id,
             "label": label,
             "isSpace": is_space,
+            "isShared": is_shared,
             "autoLink": auto_link,
         }
         return read(await self._transport.call("PUT", f"{self._path}/places", given), RestoredResponse).restored

@@ -26,6 +26,14 @@ UNTIMED = dt.datetime.fromtimestamp(0, dt.UTC)
 """The time of an arrival whose platform does not say when it was sent."""
 
 
+class RoomAuthor(msgspec.Struct, frozen=True):
+    """The linked user who wrote in a room whose one thread is shared, and the account of the user whose thread it
+    is."""
+
+    user_id: str
+    owner_account: str
+
+
 class Arrival(msgspec.Struct, frozen=True):
     """One event that a platform delivered, as its codec read it: a message, or an edit or retraction of one, an
     invitation of the bot to a place, that the sender left one, an answer to a question with buttons, or a message
@@ -65,6 +73,17 @@ class Arrival(msgspec.Struct, frozen=True):
     """The recipient of a notice that only the sender sees, where the platform has such notices."""
     awaits_notice: bool = False
     """The platform shows the sender that it waits, until a notice is sent."""
+    sender_name: str | None = None
+    """What the sender is called in this place."""
+    is_by_moderator: bool = False
+    """The sender may change the settings of this place."""
+    author: RoomAuthor | None = None
+    """Set by the inbox if this place has one thread for everyone: then it is handled in the scope of the thread's
+    owner."""
+
+    @property
+    def author_id(self) -> str | None:
+        return None if self.author is None else self.author.user_id
 
 
 class BotIdentity(NamedTuple):

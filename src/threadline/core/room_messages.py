@@ -20,6 +20,8 @@ class RoomBinding(msgspec.Struct, frozen=True, omit_defaults=True):
     thread_id: str
     sender: str
     label: str | None = None
+    is_shared: bool = False
+    """One thread for everyone in the room; it is the sender's."""
 
 
 class RoomMessage(msgspec.Struct, frozen=True, omit_defaults=True, tag="message"):

@@ -13,10 +13,10 @@ from collections.abc import Coroutine, Iterator
 from typing import Any, TypeAlias
 
 from threadline.clock import SystemClock
-from threadline.core.commands import parse
 from threadline.core.errors import StoreFailed, ThreadlineError, TokenRefused
 from threadline.core.platform_messages import Arrival
 from threadline.matrix import message_format
+from threadline.matrix.arrivals import ArrivalCompleter
 from threadline.matrix.bridge import CLAIM_PERIODS, SURFACE, Bridge, RoomDelivery
 from threadline.matrix.device import DeviceFolder, OpenBatch, SyncCursor
 from threadline.matrix.encryption import Encryption, EncryptionIncomplete
@@ -33,8 +33,6 @@ from threadline.matrix.events_in import (
     is_own_join,
     read,
     read_recipient,
-    to_arrival,
-    with_quote,
 )
 from threadline.matrix.homeserver import (
     Batch,
@@ -79,6 +77,7 @@ class Bot:
         self._encryption = Encryption(homeserver, folder)
         self._cursor = SyncCursor(folder)
         self._reconciler = RoomReconciler(bridge, homeserver)
+        self._arrivals = ArrivalCompleter(homeserver)
         self._tasks: set[asyncio.Task[None]] = set()
         self._rooms: dict[str, asyncio.Task[None]] = {}
         self._in_flight: set[tuple[str, bool]] = set()
@@ -218,7 +217,9 @@ class Bot:
         """Processes events in order, after those of the room that are being processed."""
         found: list[ReadEvent] = []
         for event in events:
-            each = read(room_id, event, self.homeserver.user_id, self.homeserver.display_name(room_id))
+            each = read(
+                room_id, event, self.homeserver.user_id, self.homeserver.display_name(room_id, self.homeserver.user_id)
+            )
             if each is not None and _identity(each) not in self._in_flight:
                 self._in_flight.add(_identity(each))
                 opened.add()
@@ -261,10 +262,7 @@ class Bot:
         """Delivers an event for the inbox, and begins the live view of the turn that it begins."""
         if not may_talk(self._settings, each.sender):
             return
-        if isinstance(each, Reaction) and not await self._is_own(each.room_id, each.target):
-            return
-        is_shared = len(self.homeserver.people(each.room_id)) > 1
-        arrival = to_arrival(await self._quote(each), is_shared=is_shared)
+        arrival = await self._arrivals.complete(each)
         if arrival is None:
             return
         try:
@@ -280,27 +278,6 @@ class Bot:
             self._views.start(turn, read_recipient(arrival.recipient))
         if isinstance(each, RoomText):
             self._start(None, self.homeserver.mark_read(each.room_id, each.event_id))
-
-    async def _is_own(self, room_id: str, event_id: str) -> bool:
-        """Whether the bot sent the message: reactions to other messages are between people."""
-        try:
-            event = await retry_until_up(lambda: self.homeserver.event(room_id, event_id))
-        except HomeserverRefused:
-            return False
-        return event.get("sender") == self.homeserver.user_id
-
-    async def _quote(self, each: RoomText | Retraction | Reaction) -> RoomText | Retraction | Reaction:
-        """A reply, with what it replies to. Commands and numbers stay as they are."""
-        is_text = isinstance(each, RoomText) and parse(each.text) is None and not each.text.strip().isdigit()
-        if not isinstance(each, RoomText) or each.answers is None or not is_text:
-            return each
-        room_id, answers = each.room_id, each.answers
-        try:
-            quoted = await retry_until_up(lambda: self.homeserver.shown_content(room_id, answers))
-        except HomeserverRefused:
-            # It was deleted, or it is from before the bot joined.
-            return each
-        return each._replace(text=with_quote(each.text, quoted))
 
     async def _apologise(self, arrival: Arrival) -> None:
         await self._notify(arrival.place, arrival.key, _FAILED, f"{arrival.key}.failed")

@@ -179,7 +179,7 @@ class RemoteBridge:
 
     async def rooms(self) -> list[Room]:
         return [
-            Room(each.place, each.sender, each.thread_id, each.label, each.is_space, each.user_id)
+            Room(each.place, each.sender, each.thread_id, each.label, each.is_space, each.user_id, each.is_shared)
             for each in await self._calls.places()
         ]
 
@@ -190,6 +190,7 @@ class RemoteBridge:
             room.thread_id,
             label=room.label,
             is_space=room.is_space,
+            is_shared=room.is_shared,
             auto_link=self._settings.auto_link,
         )
 

@@ -180,17 +180,28 @@ def departure(room_id: str, sender: str, key: str) -> Arrival:
     )
 
 
-def to_arrival(read: RoomText | Retraction | Reaction, *, is_shared: bool) -> Arrival | None:
+def to_arrival(
+    read: RoomText | Retraction | Reaction, *, is_shared: bool, name: str | None = None, is_by_moderator: bool = False
+) -> Arrival | None:
     """What the inbox takes; None for a text in a shared room that neither names the bot nor can be an answer to it."""
     if isinstance(read, Retraction):
         return _arrival(read, "", is_shared=is_shared, kind="retraction", target=read.target)
     if isinstance(read, Reaction):
-        return _arrival(read, read.command, is_shared=is_shared)
+        return _arrival(read, read.command, is_shared=is_shared, is_by_moderator=is_by_moderator)
     is_addressed = not is_shared or read.names_me or isinstance(parse(read.text, place="shared_room"), Command)
     if not is_addressed and (read.edits is not None or read_choice(read.text, _LONGEST_LIST) is None):
         return None
     kind = "message" if read.edits is None else "edit"
-    return _arrival(read, read.text, is_shared=is_shared, kind=kind, target=read.edits, is_addressed=is_addressed)
+    return _arrival(
+        read,
+        read.text,
+        is_shared=is_shared,
+        kind=kind,
+        target=read.edits,
+        is_addressed=is_addressed,
+        sender_name=name,
+        is_by_moderator=is_by_moderator,
+    )
 
 
 def _arrival(read: RoomText | Retraction | Reaction, text: str, *, is_shared: bool, **more: Any) -> Arrival:

@@ -147,8 +147,9 @@ class Homeserver:
         """The events since then; waits for some up to `wait_seconds`. Uploads and queries keys first."""
         await self.maintain_keys()
         wait = 0 if full_state else int(wait_seconds * 1000)
-        # nio starts at its own position, which is ahead of ours when a batch is requested again.
-        self._client.next_batch = since or ""
+        # nio starts at its own position, which is ahead of ours when a batch is requested again. It also ignores a
+        # response that ends at its position: of a homeserver where nothing happened since, the state of every room.
+        self._client.next_batch = "" if full_state else since or ""
         answer = await self._ask(
             self._client.sync(timeout=wait, sync_filter=_TIMELINE, since=since, full_state=full_state or None)
         )
@@ -265,10 +266,10 @@ class Homeserver:
         present = {each["state_key"] for each in members if each["content"].get("membership") in {"join", "invite"}}
         return present == {self.user_id}
 
-    def display_name(self, room_id: str) -> str | None:
-        """The bot's own name, as people in the room see it."""
+    def display_name(self, room_id: str, user_id: str) -> str | None:
+        """A user's name as people in the room see it; the same two names are told apart there."""
         room = self._client.rooms.get(room_id)
-        name: str | None = None if room is None else room.user_name(self.user_id)
+        name: str | None = None if room is None else room.user_name(user_id)
         return name
 
     async def send(self, room_id: str, content: Content, transaction_id: str) -> str:

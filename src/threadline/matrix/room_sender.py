@@ -7,7 +7,6 @@ nothing appears twice.
 from __future__ import annotations
 
 import logging
-from urllib.parse import quote
 
 from threadline.core.platform_messages import Outcome, Permanent, Sent, Transient
 from threadline.core.room_messages import RoomBinding, RoomMessage, RoomRequest, decode
@@ -16,7 +15,8 @@ from threadline.matrix.bridge import RoomDelivery
 from threadline.matrix.events_in import ROOM_STATE, read_recipient
 from threadline.matrix.homeserver import Homeserver, HomeserverAway, HomeserverRefused
 from threadline.matrix.reply_stream import LiveViews, RoomReply
-from threadline.matrix.rooms import CREATORS_RULE, RoomFactory, room_state
+from threadline.matrix.room_powers import may_set
+from threadline.matrix.rooms import RoomFactory, with_binding
 
 log = logging.getLogger("threadline.matrix")
 
@@ -78,8 +78,9 @@ class RoomSender:
         does not let the bot write state works without."""
         try:
             before = await self._homeserver.state(room_id, ROOM_STATE) or {}
-            after = before | room_state(binding)
-            if before.get("matrix_id", binding.sender) == binding.sender and after != before:
+            after = with_binding(before, binding)
+            is_theirs = before.get("matrix_id", binding.sender) == binding.sender
+            if (is_theirs or binding.is_shared) and after != before:
                 await self._homeserver.put_state(room_id, ROOM_STATE, after)
         except HomeserverRefused as exc:
             # Usual in rooms that others made: the binding in the database is enough.
@@ -88,23 +89,9 @@ class RoomSender:
     async def _rename(self, room_id: str, name: str, sender: str | None) -> str | None:
         """Why the room keeps its name; None if it has the new one."""
         try:
-            if sender is not None and not await _may_set(self._homeserver, room_id, sender, "m.room.name"):
+            if sender is not None and not await may_set(self._homeserver, room_id, sender, "m.room.name"):
                 return _NO_POWER
             await self._homeserver.put_state(room_id, "m.room.name", {"name": name})
         except HomeserverRefused:
             return _NAME_REFUSED
         return None
-
-
-async def _may_set(homeserver: Homeserver, room_id: str, user_id: str, kind: str) -> bool:
-    """Whether a user's own power is enough to set this state of a room."""
-    path = f"/_matrix/client/v3/rooms/{quote(room_id, safe='')}/state/m.room.create?format=event"
-    create = await homeserver.request("GET", path)
-    content = create.get("content", create)
-    version = str(content.get("room_version", "1"))
-    creators = {create.get("sender"), *content.get("additional_creators", ())}
-    if version.isdigit() and int(version) >= CREATORS_RULE and user_id in creators:
-        return True
-    powers = await homeserver.state(room_id, "m.room.power_levels") or {}
-    has = powers.get("users", {}).get(user_id, powers.get("users_default", 0))
-    return int(has) >= int(powers.get("events", {}).get(kind, powers.get("state_default", 50)))

@@ -15,13 +15,12 @@ from threadline.core.room_messages import RoomBinding, RoomRequest
 from threadline.matrix.bridge import Bridge
 from threadline.matrix.events_in import ROOM_STATE, SPACE_STATE, Content, RawEvent
 from threadline.matrix.homeserver import Batch, Homeserver, HomeserverAway, HomeserverRefused
+from threadline.matrix.room_powers import CREATORS_RULE
 from threadline.messaging.bridges import Room
+from threadline.messaging.shared_rooms import SHARED
 from threadline.settings import MatrixSettings
 
 log = logging.getLogger("threadline.matrix")
-
-# From this room version on, creators have more power than any level.
-CREATORS_RULE = 12
 
 _ENCRYPTION: RawEvent = {
     "type": "m.room.encryption",
@@ -153,7 +152,8 @@ class RoomReconciler:
             here = [room for room in bound if room.place == joined.room_id]
             content = self._own_state(joined.state, ROOM_STATE)
             owner = None if content is None else content.get("matrix_id")
-            if content is not None and owner is not None and not any(room.sender == owner for room in here):
+            is_present = owner is not None and owner in self._homeserver.people(joined.room_id)
+            if content is not None and is_present and not any(room.sender == owner for room in here):
                 await self._restore(_lost_room(joined.room_id, content))
             elif here and not here[0].is_space:
                 await self._correct(here, content)
@@ -178,13 +178,15 @@ class RoomReconciler:
 
     async def _correct(self, here: list[Room], content: Content | None) -> None:
         owner = None if content is None else content.get("matrix_id")
-        room = next((each for each in here if each.sender == owner), here[0])
-        if (content or {}).get("platform_chat_id") == room.thread_id:
+        shared = next((each for each in here if each.is_shared), None)
+        room = shared or next((each for each in here if each.sender == owner), here[0])
+        binding = RoomBinding(room.thread_id, room.sender, room.label, room.is_shared)
+        known = content or {}
+        if known.get("platform_chat_id") == room.thread_id and bool(known.get(SHARED)) == room.is_shared:
             return
         try:
             before = await self._homeserver.state(room.place, ROOM_STATE) or {}
-            after = before | room_state(RoomBinding(room.thread_id, room.sender, room.label))
-            await self._homeserver.put_state(room.place, ROOM_STATE, after)
+            await self._homeserver.put_state(room.place, ROOM_STATE, with_binding(before, binding))
         except (HomeserverRefused, HomeserverAway) as exc:
             # Usual in rooms that others made: the binding in the database is enough.
             log.debug("room state not written: %s", exc, extra={"place": room.place})
@@ -192,8 +194,18 @@ class RoomReconciler:
 
 def room_state(binding: RoomBinding) -> Content:
     """What a room's state event says of its binding."""
-    content = {"platform_chat_id": binding.thread_id, "matrix_id": binding.sender, "label": binding.label}
+    content = {
+        "platform_chat_id": binding.thread_id,
+        "matrix_id": binding.sender,
+        "label": binding.label,
+        SHARED: True if binding.is_shared else None,
+    }
     return {name: value for name, value in content.items() if value is not None}
+
+
+def with_binding(before: Content, binding: RoomBinding) -> Content:
+    """A room's state event after a change of its binding; other keys are kept."""
+    return {name: value for name, value in before.items() if name != SHARED} | room_state(binding)
 
 
 def server_of(matrix_id: str) -> str:
@@ -208,4 +220,5 @@ def _lost_room(room_id: str, content: Content, *, is_space: bool = False) -> Roo
         thread_id=str(content["platform_chat_id"]),
         label=label if isinstance(label, str) else None,
         is_space=is_space,
+        is_shared=content.get(SHARED) is True,
     )

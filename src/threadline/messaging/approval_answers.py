@@ -27,7 +27,7 @@ from threadline.core.reply_text import NOT_ALLOWED_TEXT, inbox_key, turn_key
 from threadline.core.threads import Scope
 from threadline.core.turn_commits import Accepted, AcceptRefusal, ArrivalClaim
 from threadline.core.turns import Turn, reply_id
-from threadline.messaging.bindings import bound_place
+from threadline.messaging.bindings import place_of
 from threadline.messaging.outbox import Outbox, answer_id
 from threadline.messaging.receipts import Receipt
 from threadline.messaging.unlinked_senders import claim
@@ -99,7 +99,7 @@ class ApprovalAnswers:
         text is neither. AnswerRefused."""
         if (said := parse(arrival.text)) not in (_YES, Command("no")):
             return None
-        place = bound_place(arrival.place, tx.scope.user_id)
+        place = place_of(arrival, tx.scope.user_id)
         binding = await tx.binding(arrival.platform, place)
         thread = None if binding is None else await tx.thread(binding.thread_id)
         last = -1 if thread is None else thread.message_count - 1
@@ -114,6 +114,8 @@ class ApprovalAnswers:
     async def _answer(
         self, tx: Transaction, arrival: Arrival, correlation_id: str, asker: Turn, answer: ButtonAnswer
     ) -> Receipt:
+        if asker.asked_by != (arrival.author_id or tx.scope.user_id):
+            raise AnswerRefused(f"Only {asker.asked_by}, who asked, can answer this.")
         calls = await self._find_open(tx, asker, answer)
         decision = ApprovalDecision(answer.approved)
         request = AnswerRequest(
@@ -122,6 +124,7 @@ class ApprovalAnswers:
             surface=arrival.platform,
             message_id=reply_id(asker.id),
             key=turn_key(arrival.platform, inbox_key(arrival.key)),
+            answered_by=arrival.author_id,
         )
         try:
             prepared = await self._approvals.prepare(tx, tx.scope, request)
@@ -137,7 +140,7 @@ class ApprovalAnswers:
             fingerprint=arrival.sender,
             correlation_id=correlation_id,
             reply_to=arrival.recipient,
-            place=bound_place(arrival.place, tx.scope.user_id),
+            place=place_of(arrival, tx.scope.user_id),
             is_question_checked=True,
         )
         new = msgspec.structs.replace(

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from threadline.core.messages import user
+from threadline.core.authors import Author, author_metadata, plain_name
+from threadline.core.messages import new_message
 from threadline.core.platform_messages import Arrival
 from threadline.core.reply_text import inbox_key, turn_key, with_quote
 from threadline.core.sanitize import sanitize_text
 from threadline.core.threads import NewThread, Scope
 from threadline.core.turn_commits import ArrivalClaim
 from threadline.core.turns import Policy
-from threadline.messaging.bindings import bound_place, home_key
+from threadline.messaging.bindings import home_key, place_of
 from threadline.messaging.rooms import ROOM_PLATFORMS
 from threadline.turns.acceptance import TurnRequest
 
@@ -20,13 +21,20 @@ def turn_request(arrival: Arrival, agent_id: str, policy: Policy) -> TurnRequest
     has_own_thread = arrival.shared or arrival.platform in ROOM_PLATFORMS
     new = NewThread(agent_id=agent_id, state_key=None if has_own_thread else home_key(agent_id))
     text = arrival.text if arrival.quoted is None else with_quote(arrival.text, arrival.quoted)
+    author = arrival.author
+    metadata = None
+    if author is not None:
+        name = plain_name(sanitize_text(arrival.sender_name or ""))
+        metadata = author_metadata(Author(author.user_id, name, arrival.sender))
     return TurnRequest(
-        message=user(sanitize_text(text)),
+        message=new_message("user", sanitize_text(text), metadata=metadata),
         surface=arrival.platform,
         agent_id=agent_id,
         key=turn_key(arrival.platform, inbox_key(arrival.key)),
-        policy=policy,
+        # What one person writes does not belong in the reply to another.
+        policy=policy if author is None else "queue",
         new_thread=new,
+        asked_by=arrival.author_id,
     )
 
 
@@ -37,5 +45,5 @@ def claim_of(scope: Scope, arrival: Arrival, correlation_id: str) -> ArrivalClai
         fingerprint=arrival.sender,
         correlation_id=correlation_id,
         reply_to=arrival.recipient,
-        place=bound_place(arrival.place, scope.user_id),
+        place=place_of(arrival, scope.user_id),
     )

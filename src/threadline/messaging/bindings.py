@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from threadline.core.channels import Binding
 from threadline.core.ids import new_id, new_state_key
+from threadline.core.platform_messages import Arrival
 from threadline.core.threads import NewThread, Thread
 from threadline.core.turns import Surface
 from threadline.ports import Transaction
@@ -37,6 +38,11 @@ def home_key(agent_id: str) -> str:
 def bound_place(place: str, owner_id: str) -> str:
     """How bindings spell a place of one user."""
     return f"{place} {owner_id}"
+
+
+def place_of(arrival: Arrival, owner_id: str) -> str:
+    """How the binding spells the place of an arrival: a place that everyone shares is bound without a user."""
+    return bound_place(arrival.place, owner_id) if arrival.author is None else arrival.place
 
 
 async def home_thread(tx: Transaction, agent_id: str) -> Thread:

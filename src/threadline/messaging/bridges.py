@@ -34,6 +34,7 @@ from threadline.messaging.rooms import (
     space_place,
 )
 from threadline.messaging.settlement import Settlement
+from threadline.messaging.shared_rooms import SHARED
 from threadline.ports import Clock, Store, Transaction
 
 # Other processes enqueue as well, and only the database knows: look again this often while a claim waits.
@@ -49,6 +50,8 @@ class Room(msgspec.Struct, frozen=True):
     label: str | None = None
     is_space: bool = False
     user_id: str | None = None
+    is_shared: bool = False
+    """One thread for everyone in the room; it is the sender's."""
 
 
 class OutboxSignal:
@@ -173,7 +176,7 @@ class Bridges:
             return False
 
     async def _restore(self, tx: Transaction, platform: Surface, room: Room) -> bool:
-        place = space_place(room.sender) if room.is_space else bound_place(room.place, tx.scope.user_id)
+        place = _bound_as(room, tx.scope.user_id)
         if await tx.binding(platform, place) is not None:
             return False
         thread_id = check_id("thread", room.thread_id)
@@ -187,7 +190,8 @@ class Bridges:
             await tx.bind(platform, place, thread_id, metadata=self._sealer.json(metadata))
             return True
         space = await find_space(tx, platform, room.sender)
-        await tx.bind(platform, place, thread_id, label=room.label, metadata=self._sealer.json({SENDER: room.sender}))
+        metadata = {SENDER: room.sender, **({SHARED: True} if room.is_shared else {})}
+        await tx.bind(platform, place, thread_id, label=room.label, metadata=self._sealer.json(metadata))
         if space is not None and room.label is not None and room.label[1:].isdigit():
             index = max(int(space.metadata[NEXT_INDEX]), int(room.label[1:]) + 1)
             clean = self._sealer.json({**space.metadata, NEXT_INDEX: index})
@@ -197,4 +201,11 @@ class Bridges:
 
 def _room(binding: Binding, place: str) -> Room:
     sender = str(binding.metadata.get(SENDER))
-    return Room(place, sender, binding.thread_id, binding.label, is_space(binding), binding.owner_id)
+    is_shared = binding.metadata.get(SHARED) is True
+    return Room(place, sender, binding.thread_id, binding.label, is_space(binding), binding.owner_id, is_shared)
+
+
+def _bound_as(room: Room, owner_id: str) -> str:
+    if room.is_space:
+        return space_place(room.sender)
+    return room.place if room.is_shared else bound_place(room.place, owner_id)

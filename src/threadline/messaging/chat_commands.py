@@ -11,6 +11,7 @@ from threadline.core.sealing import Sealer
 from threadline.messaging.command_executor import CommandCall, Hint, interpret
 from threadline.messaging.place_threads import CommandContext, FindConfigured, PlaceThreads, chat_executor
 from threadline.messaging.rooms import ROOM_PLATFORMS, RoomChanges, RoomThreads, close_space, room_handlers, welcome
+from threadline.messaging.shared_rooms import check_command
 from threadline.ports import Transaction
 
 
@@ -35,7 +36,9 @@ class ChatCommands:
         agent."""
         binding = await tx.binding(context.platform, context.place)
         question = None if binding is None else question_in(binding.metadata)
-        return interpret(text, question, user_id=tx.scope.user_id, now=context.now, place=context.kind)
+        return interpret(
+            text, question, user_id=context.author_id or tx.scope.user_id, now=context.now, place=context.kind
+        )
 
     async def execute(
         self, tx: Transaction, context: CommandContext, command: Command, *, recipient: str, request_id: str
@@ -45,6 +48,7 @@ class ChatCommands:
             threads = PlaceThreads(tx, self._sealer, context)
             text = await self._run(tx, context, threads, command)
             return CommandReply(text, stopped=tuple(threads.stopped))
+        await check_command(tx, context, command)
         room = self.room(tx, context, recipient, request_id)
         text = await self._run(tx, context, room, command)
         return CommandReply(text, room.changes, tuple(room.stopped))
@@ -71,7 +75,7 @@ class ChatCommands:
 
 
 def _call(tx: Transaction, context: CommandContext, threads: PlaceThreads) -> CommandCall:
-    return CommandCall(threads, tx.scope.user_id, context.now, context.kind)
+    return CommandCall(threads, context.author_id or tx.scope.user_id, context.now, context.kind)
 
 
 def is_for_viewers(command: Command | Hint, context: CommandContext) -> bool:

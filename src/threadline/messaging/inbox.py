@@ -12,54 +12,48 @@ import datetime as dt
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import NamedTuple
 
 import msgspec
 
 from threadline.core.channels import Sender
 from threadline.core.commands import Command, parse
 from threadline.core.errors import (
-    BudgetExceeded,
     Conflict,
-    ExtraMissing,
-    GuardRefused,
     InvalidInput,
     InvalidText,
     NotFound,
-    RoleRefused,
-    SettingsInvalid,
 )
-from threadline.core.platform_messages import UNTIMED, Arrival
-from threadline.core.reply_text import NO_AGENT_TEXT, NOT_ALLOWED_TEXT, UNREADABLE_TEXT, budget_text
+from threadline.core.platform_messages import UNTIMED, Arrival, ArrivalKind, RoomAuthor
+from threadline.core.reply_text import UNREADABLE_TEXT
 from threadline.core.threads import Scope, system_scope
 from threadline.core.turn_commits import Accepted, AcceptRefusal, TurnAcceptance
-from threadline.core.turns import Policy, Surface, TurnStatus
+from threadline.core.turns import Policy, Surface
 from threadline.messaging.approval_answers import AnswerRefused, ApprovalAnswers
 from threadline.messaging.arrival_turns import claim_of, turn_request
 from threadline.messaging.chat_commands import ChatCommands, CommandReply, is_for_viewers
 from threadline.messaging.command_executor import Hint
+from threadline.messaging.denials import Denial, find_denial
 from threadline.messaging.live_views import LiveViews
 from threadline.messaging.outbox import Outbox
 from threadline.messaging.place_threads import CommandContext
 from threadline.messaging.receipts import WITHOUT_REPLY, Decision, Receipt
 from threadline.messaging.room_events import RoomEvents, context_of, is_plain, last_turn, request_id
 from threadline.messaging.rooms import ROOM_PLATFORMS
+from threadline.messaging.shared_rooms import SharedRooms, is_personal
 from threadline.messaging.unlinked_senders import UnlinkedSenders, claim
 from threadline.observability.metrics import Metrics
 from threadline.ports import Approver, Clock, Store, Transaction
-from threadline.turns.acceptance import TurnRequest, Turns
+from threadline.turns.acceptance import Turns
 from threadline.turns.runner import AgentFinder, Runner
 from threadline.turns.streams import Streams
 
 log = logging.getLogger("threadline.inbox")
 
+_SHARE = Command("share")
+# Departures, invitations and what cannot be read are their sender's own.
+_IN_SHARED_THREAD: frozenset[ArrivalKind] = frozenset(("message", "edit", "retraction", "answer"))
 # Platforms that refuse messages to people who have not written for a day.
 _WINDOWED: frozenset[Surface] = frozenset(("whatsapp",))
-
-
-class Denial(NamedTuple):
-    status: TurnStatus
-    said: str
 
 
 class Inbox:
@@ -114,6 +108,7 @@ class Inbox:
         self._streams = streams
         self._wake = wake
         self._room_events = RoomEvents(store, outbox, commands, runner)
+        self._shared_rooms = SharedRooms(store)
 
     async def receive(
         self, tenant_id: str, arrival: Arrival, correlation_id: str, *, auto_link: bool = False
@@ -160,22 +155,48 @@ class Inbox:
             return Receipt("replay_blocked")
         scope = Scope(tenant_id, sender.owner_id, sender.role)
         await self._send_held_replies(scope, arrival)
+        receipt = await self._handle(scope, arrival, correlation_id)
+        # In a shared room a turn is not its sender's.
+        return receipt._replace(user_id=scope.user_id if receipt.turn is None else receipt.turn.owner_id)
+
+    async def _handle(self, sender: Scope, arrival: Arrival, correlation_id: str) -> Receipt:
+        scope, arrival = await self._enter_room(sender, arrival)
         match arrival.kind:
             case "invitation":
                 agent_id = self._agents[arrival.platform]
-                receipt = await self._room_events.welcome(scope, arrival, correlation_id, agent_id)
+                return await self._room_events.welcome(sender, arrival, correlation_id, agent_id)
             case "departure":
-                receipt = await self._room_events.depart(scope, arrival, correlation_id)
+                await self._stop_turns(sender, arrival)
+                return await self._room_events.depart(sender, arrival, correlation_id)
             case "retraction":
-                receipt = await self._room_events.retract(scope, arrival, correlation_id)
+                return await self._room_events.retract(scope, arrival, correlation_id)
             case "answer":
                 receipt = await self._answers.receive(scope, arrival, correlation_id)
                 self._start(scope, receipt, arrival)
+                return receipt
             case "unsupported":
-                receipt = await self._explain(scope, arrival, correlation_id)
-            case _:
-                receipt = await self._take(scope, arrival, correlation_id, is_command=command is not None)
-        return receipt._replace(user_id=scope.user_id)
+                return await self._explain(sender, arrival, correlation_id)
+        return await self._take(scope, sender, arrival, correlation_id)
+
+    async def _enter_room(self, sender: Scope, arrival: Arrival) -> tuple[Scope, Arrival]:
+        """In whose scope the arrival is handled: in a shared room the owner's, whose thread it is."""
+        if arrival.platform not in ROOM_PLATFORMS or arrival.kind not in _IN_SHARED_THREAD:
+            return sender, arrival
+        room = await self._shared_rooms.find(sender.tenant_id, arrival)
+        command = parse(arrival.text, place="shared_room") if arrival.kind == "message" else None
+        if room is not None and not is_personal(command):
+            author = RoomAuthor(sender.user_id, room.account)
+            return room.owner, msgspec.structs.replace(arrival, author=author)
+        if room is None and command == _SHARE and arrival.is_by_moderator:
+            await self._shared_rooms.free_places(sender, arrival)
+        return sender, arrival
+
+    async def _stop_turns(self, sender: Scope, arrival: Arrival) -> None:
+        """Stops the replies to a user who has left a shared room."""
+        room = await self._shared_rooms.find(sender.tenant_id, arrival)
+        if room is not None:
+            for turn in await self._shared_rooms.turns_of(room, sender.user_id):
+                await self._runner.stop(room.owner, turn.id)
 
     async def _sender(self, tenant_id: str, arrival: Arrival, *, auto_link: bool) -> Sender | None:
         session = self._store.scoped(system_scope(tenant_id))
@@ -213,7 +234,8 @@ class Inbox:
         if held:
             self._wake(scope.tenant_id)
 
-    async def _take(self, scope: Scope, arrival: Arrival, correlation_id: str, *, is_command: bool) -> Receipt:
+    async def _take(self, scope: Scope, sender: Scope, arrival: Arrival, correlation_id: str) -> Receipt:
+        is_command = arrival.kind == "message" and parse(arrival.text) is not None
         room_thread = await self._room_events.thread(scope, arrival)
         agent_id = (room_thread and room_thread.agent_id) or self._agents[arrival.platform]
         request = turn_request(arrival, agent_id, self._policies[arrival.platform])
@@ -225,7 +247,10 @@ class Inbox:
             return Receipt("blank")
         except InvalidInput as exc:
             return await self._refuse(scope, arrival, correlation_id, str(exc))
-        denial = await self._denial(scope, request, agent_id)
+        denial = await find_denial(self._turns, self._directory, sender, request, agent_id)
+        if denial is not None and arrival.author is not None and arrival.is_addressed and not is_command:
+            # Nothing of it is stored in another user's thread.
+            return await self._answer(sender, arrival, correlation_id, denial.decision, denial.said)
         try:
             outcome = None
             if denial is None and not is_command and is_plain(arrival, room_thread):
@@ -296,11 +321,10 @@ class Inbox:
         if stored is None or new.arrival is None:
             return Receipt("duplicate")
         await self._outbox.enqueue_reply(tx, stored.turn, denial.said, None)
-        decision = _denied(denial)
         await tx.settle_inbox(
-            new.arrival.platform, new.arrival.key, status="done", decision=decision, turn_id=stored.turn.id
+            new.arrival.platform, new.arrival.key, status="done", decision=denial.decision, turn_id=stored.turn.id
         )
-        return Receipt(decision, stored.turn)
+        return Receipt(denial.decision, stored.turn)
 
     def _start(self, scope: Scope, receipt: Receipt, arrival: Arrival) -> None:
         """Runs the turn that an arrival began or continued."""
@@ -311,23 +335,6 @@ class Inbox:
             running.add_done_callback(lambda _: self._wake(scope.tenant_id))
             stream = partial(self._streams.events, scope, receipt.turn.id)
             self._live_views.follow(scope, arrival, running, stream)
-
-    async def _denial(self, scope: Scope, request: TurnRequest, agent_id: str) -> Denial | None:
-        try:
-            await self._turns.check(scope, request)
-            await self._directory.find(scope, agent_id)
-        except RoleRefused:
-            return Denial("denied_rbac", NOT_ALLOWED_TEXT)
-        except GuardRefused as exc:
-            return Denial("denied_sentinel", str(exc))
-        except BudgetExceeded as exc:
-            return Denial("denied_budget", budget_text(str(exc)))
-        except NotFound:
-            return Denial("denied_no_agent", NO_AGENT_TEXT)
-        except (SettingsInvalid, ExtraMissing):
-            # The agent exists and cannot be built: the turn fails and says so.
-            return None
-        return None
 
     async def _command(
         self,
@@ -389,10 +396,3 @@ class Inbox:
             return Receipt(decision)
 
         return await self._store.transact(scope, work)
-
-
-def _denied(denial: Denial) -> Decision:
-    match denial.status:
-        case "denied_rbac" | "denied_no_agent" | "denied_sentinel" | "denied_budget":
-            return denial.status
-    raise AssertionError(f"{denial.status} is not a denial")

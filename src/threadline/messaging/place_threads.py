@@ -16,7 +16,7 @@ from threadline.core.errors import NotFound
 from threadline.core.open_questions import OpenQuestion, with_question
 from threadline.core.sealing import Sealer
 from threadline.core.threads import NewThread, SavedPoint, Thread, ThreadChanges
-from threadline.core.turns import Surface
+from threadline.core.turns import Surface, Turn
 from threadline.messaging.bindings import CurrentThread, current_thread, home_key, new_thread_for
 from threadline.messaging.command_executor import (
     ChatInfo,
@@ -53,6 +53,9 @@ class CommandContext(NamedTuple):
     """Others read this place as well."""
     has_rooms: bool = False
     """The bot opens rooms on this platform."""
+    author_id: str | None = None
+    """Who gives the command, in a room whose thread is shared; `sender` is its owner's account."""
+    is_by_moderator: bool = False
 
     @property
     def kind(self) -> CommandPlace:
@@ -79,7 +82,7 @@ class PlaceThreads:
 
     async def here(self) -> CurrentThread:
         if self._current is None:
-            platform, place, _, agent_id, _, is_shared, _ = self._context
+            platform, place, _, agent_id, _, is_shared, *_ = self._context
             self._current = await current_thread(self._tx, platform, place, agent_id, is_shared=is_shared)
         return self._current
 
@@ -150,9 +153,14 @@ class PlaceThreads:
     async def stop(self) -> int:
         """Asks the active turns of this place's thread to stop. How many there are."""
         for turn in await self._tx.active_turns((await self.here()).thread.id):
-            if await self._tx.request_stop(turn.id):
+            if self._may_stop(turn) and await self._tx.request_stop(turn.id):
                 self.stopped.append(turn.id)
         return len(self.stopped)
+
+    def _may_stop(self, turn: Turn) -> bool:
+        """In a shared room: the author of the question, the owner of the thread, and who moderates the room."""
+        author_id = self._context.author_id
+        return author_id in (None, self._tx.scope.user_id, turn.asked_by) or self._context.is_by_moderator
 
     async def rename(self, title: str) -> Thread:
         changes = admit_changes(self._sealer, ThreadChanges(title=title))

@@ -10,7 +10,7 @@ from threadline.core.room_messages import RoomMessage, encode
 from threadline.core.threads import Scope, Thread
 from threadline.core.turn_commits import outbox_id
 from threadline.core.turns import Turn
-from threadline.messaging.bindings import bound_place
+from threadline.messaging.bindings import bound_place, place_of
 from threadline.messaging.chat_commands import ChatCommands
 from threadline.messaging.outbox import Outbox, answer_id
 from threadline.messaging.place_threads import CommandContext
@@ -34,7 +34,7 @@ class RoomEvents:
         if arrival.platform not in ROOM_PLATFORMS:
             return None
         session = self._store.scoped(scope)
-        binding = await session.binding(arrival.platform, bound_place(arrival.place, scope.user_id))
+        binding = await session.binding(arrival.platform, place_of(arrival, scope.user_id))
         return None if binding is None else await session.thread(binding.thread_id)
 
     async def welcome(self, scope: Scope, arrival: Arrival, correlation_id: str, agent_id: str) -> Receipt:
@@ -71,7 +71,8 @@ class RoomEvents:
             binding = await tx.binding(arrival.platform, place)
             space = await find_space(tx, arrival.platform, arrival.sender)
             is_own_space = space is not None and space.metadata.get(SPACE) == arrival.place
-            if binding is None and not is_own_space:
+            shared = await tx.binding(arrival.platform, arrival.place)
+            if binding is None and shared is None and not is_own_space:
                 return Receipt("ignored")
             # Claimed, so that a repeat does not unbind a room that the user has joined again.
             arrived = await claim(tx, arrival, correlation_id, owner_id=scope.user_id)
@@ -79,6 +80,9 @@ class RoomEvents:
                 return Receipt("duplicate")
             if binding is not None:
                 await tx.unbind(arrival.platform, place)
+            if shared is not None:
+                # Their own: a scope has only its user's bindings. Without its owner a room is not shared any more.
+                await tx.unbind(arrival.platform, arrival.place)
             if space is not None and is_own_space:
                 await self._commands.close_space(tx, space)
             await tx.settle_inbox(arrived.platform, arrived.key, status="done", decision="ignored")
@@ -141,21 +145,33 @@ def is_plain(arrival: Arrival, room_thread: Thread | None) -> bool:
 
 async def last_turn(tx: Transaction, arrival: Arrival) -> Turn | None:
     """The turn of the message that is edited or retracted, if that message is the last question in the place's thread.
-    Turn keys are their user's own, so users change only their own messages."""
+    Users change only their own messages: turn keys are the user's own, and a shared thread knows who asked."""
     if arrival.target is None:
         return None
     turn = await tx.turn_by_key(turn_key(arrival.platform, inbox_key(arrival.target)))
-    binding = await tx.binding(arrival.platform, bound_place(arrival.place, tx.scope.user_id))
+    binding = await tx.binding(arrival.platform, place_of(arrival, tx.scope.user_id))
     if turn is None or binding is None or turn.thread_id != binding.thread_id:
+        return None
+    if turn.asked_by != (arrival.author_id or turn.owner_id):
         return None
     last = await tx.last_turns(turn.thread_id, 1)
     return turn if last and last[0].turn_id == turn.id else None
 
 
 def context_of(tx: Transaction, arrival: Arrival, agent_id: str, now: dt.datetime) -> CommandContext:
-    place = bound_place(arrival.place, tx.scope.user_id)
-    has_rooms = arrival.platform in ROOM_PLATFORMS
-    return CommandContext(arrival.platform, place, arrival.sender, agent_id, now, arrival.shared, has_rooms)
+    # Commands in a shared room are about its owner's thread.
+    sender = arrival.sender if arrival.author is None else arrival.author.owner_account
+    return CommandContext(
+        arrival.platform,
+        place_of(arrival, tx.scope.user_id),
+        sender,
+        agent_id,
+        now,
+        arrival.shared,
+        has_rooms=arrival.platform in ROOM_PLATFORMS,
+        author_id=arrival.author_id,
+        is_by_moderator=arrival.is_by_moderator,
+    )
 
 
 def request_id(arrival: Arrival) -> str:

@@ -22,6 +22,7 @@ from threadline.core.turns import Surface
 from threadline.messaging.bindings import CurrentThread, bound_place, new_thread_for
 from threadline.messaging.command_executor import ChatInfo, CommandCall, CurrentChat, Handler, escape
 from threadline.messaging.place_threads import CommandContext, FindConfigured, PlaceThreads
+from threadline.messaging.shared_rooms import SHARED, share
 from threadline.ports import Transaction
 
 ROOM_PLATFORMS: frozenset[Surface] = frozenset(("matrix",))
@@ -74,7 +75,8 @@ class RoomThreads(PlaceThreads):
         return self._current
 
     def _note_binding(self, binding: Binding) -> None:
-        told = RoomBinding(binding.thread_id, self._context.sender, binding.label)
+        is_shared = binding.metadata.get(SHARED) is True
+        told = RoomBinding(binding.thread_id, self._context.sender, binding.label, is_shared)
         self.changes = self.changes._replace(binding=told)
 
     async def _reserve_label(self) -> str | None:
@@ -120,6 +122,11 @@ class RoomThreads(PlaceThreads):
             raise NotFound("agent", agent_id)
         thread = (await self.here()).thread
         await self._tx.update_thread(thread.id, ThreadChanges(agent_id=agent_id, model=None))
+
+    async def share(self, argument: str | None) -> str:
+        reply, binding = await share(self._tx, self._sealer, self._context, argument)
+        self.changes = self.changes._replace(binding=binding)
+        return reply
 
     async def reopen_space(self) -> str:
         """Opens the user's space again if they have left it. What to reply."""
@@ -177,7 +184,10 @@ def room_handlers(threads: RoomThreads, configured: FindConfigured) -> Mapping[C
         await threads.set_agent(call.argument, configured)
         return f"The agent `{escape(call.argument)}` answers in this room from now on."
 
-    return {"unarchive": unarchive, "space": space, "agent": agent}
+    async def share(call: CommandCall) -> str:
+        return await threads.share(call.argument)
+
+    return {"unarchive": unarchive, "space": space, "agent": agent, "share": share}
 
 
 def space_place(sender: str) -> str:

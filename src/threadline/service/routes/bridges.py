@@ -51,7 +51,8 @@ Worker = Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
 
 
 class NewArrivalBody(RequestStruct, frozen=True):
-    """An event of the platform, as the bot read it."""
+    """An event of the platform, as the bot read it. `senderName` is what the sender is called in the place;
+    `isByModerator` says that they may change its settings."""
 
     key: PlatformId
     sender: str
@@ -63,6 +64,8 @@ class NewArrivalBody(RequestStruct, frozen=True):
     kind: ArrivalKind = "message"
     target: PlatformId | None = None
     is_addressed: bool = True
+    sender_name: Annotated[str, msgspec.Meta(max_length=1_000)] | None = None
+    is_by_moderator: bool = False
     auto_link: bool = False
 
 
@@ -100,6 +103,7 @@ class RestoreBody(RequestStruct, frozen=True):
     thread_id: str
     label: Annotated[str, msgspec.Meta(max_length=64)] | None = None
     is_space: bool = False
+    is_shared: bool = False
     auto_link: bool = False
 
 
@@ -159,6 +163,8 @@ class BridgeRoutes:
             kind=body.kind,
             target=body.target,
             is_addressed=body.is_addressed,
+            sender_name=body.sender_name,
+            is_by_moderator=body.is_by_moderator,
         )
         receipt = await self._bridges.receive(scope.tenant_id, arrival, new_id(), auto_link=body.auto_link)
         return json_response(ArrivalResponse(receipt.decision, receipt.user_id, receipt.turn_id))
@@ -225,7 +231,9 @@ class BridgeRoutes:
         scope = scope_of(request)
         rooms = await self._bridges.rooms(scope.tenant_id, self._bridges.platform(request.path_params["platform"]))
         places = [
-            PlaceInfo(room.place, room.sender, room.user_id or "", room.thread_id, room.label, room.is_space)
+            PlaceInfo(
+                room.place, room.sender, room.user_id or "", room.thread_id, room.label, room.is_space, room.is_shared
+            )
             for room in rooms
         ]
         return json_response(PlacesResponse(places))
@@ -247,7 +255,9 @@ class BridgeRoutes:
         scope = scope_of(request)
         platform = self._bridges.platform(request.path_params["platform"])
         body = await read_body(request, RestoreBody)
-        room = Room(body.place, check_user_id(body.sender), body.thread_id, body.label, body.is_space)
+        room = Room(
+            body.place, check_user_id(body.sender), body.thread_id, body.label, body.is_space, is_shared=body.is_shared
+        )
         restored = await self._bridges.restore(scope.tenant_id, platform, room, auto_link=body.auto_link)
         return json_response(RestoredResponse(restored))
 
