@@ -14,7 +14,7 @@ from threadline.core.checks import LARGEST_INTEGER
 from threadline.core.messages import Message
 from threadline.core.parts import plain_text
 from threadline.core.prompts import Prompt, PromptMessage, say
-from threadline.core.repair import repair
+from threadline.core.repair import has_distinct_calls, repair
 from threadline.core.tokens import CountTokens, estimate, total_tokens
 from threadline.core.turns import Summary
 from threadline.core.windows import PastTurn, Window, newest_turns, past_turns, shown_message
@@ -50,8 +50,11 @@ def assemble(
     budget = None if window.tokens is None else window.tokens - fixed
     uncovered = [turn for turn in turns if turn.last_seq > covered]
     shown = newest_turns(uncovered, window, budget, count, first_seq=covered + 1)
-    past = repair(message for turn in shown for message in turn.shown)
-    shown_tokens = total_tokens(past, count)
+    past = tuple([message for turn in shown for message in turn.shown])
+    shown_tokens = sum(turn.tokens(count) for turn in shown)
+    if not has_distinct_calls(past):
+        past = repair(past)
+        shown_tokens = total_tokens(past, count)
     return Prompt(
         messages=(*preamble, *past, asked),
         turns_shown=len(shown),

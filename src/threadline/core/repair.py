@@ -26,13 +26,23 @@ _NAME_LENGTH = 64
 
 
 def repair(messages: Iterable[PromptMessage]) -> tuple[PromptMessage, ...]:
+    """The same tuple if it holds texts alone."""
+    given = tuple(messages)
+    if all(map(_is_plain, given)):
+        return given
     calls = _Calls()
     placed = [
         (message, None if _is_plain(message) else _place(message, position, calls))
-        for position, message in enumerate(messages)
+        for position, message in enumerate(given)
     ]
     settled = (message if parts is None else _settle(message, parts) for message, parts in placed)
     return tuple(message for message in settled if message is not None)
+
+
+def has_distinct_calls(messages: Iterable[PromptMessage]) -> bool:
+    """Whether no two calls have the same id. Then messages that were repaired turn by turn are repaired as a whole."""
+    ids = [part.call_id for message in messages for part in message.parts if type(part) is ToolPart]
+    return len(set(ids)) == len(ids)
 
 
 def _is_plain(message: PromptMessage) -> bool:
@@ -55,7 +65,10 @@ class _Slot:
 
     def settled(self) -> ToolPart:
         name = _FOREIGN.sub("_", self.part.name)[:_NAME_LENGTH] or "unnamed"
-        return msgspec.structs.replace(_answered(self.part), call_id=self.call_id, name=name)
+        answered = _answered(self.part)
+        if (answered.call_id, answered.name) == (self.call_id, name):
+            return answered
+        return msgspec.structs.replace(answered, call_id=self.call_id, name=name)
 
 
 class _Calls:

@@ -13,6 +13,7 @@ from typing import TypeAlias
 from threadline.core.parts import FilePart, Part, ReasoningPart, TextPart, ToolPart
 from threadline.core.prompts import PromptMessage, file_note
 
+_IMAGE_TYPE = b'"media_type":"image/'
 _IMAGE_DATA = re.compile(rb'"media_type":"image/[a-z+.-]+","data":"[A-Za-z0-9+/=]{64,}"')
 """An image in the output of a tool, which models get as an image."""
 CountTokens: TypeAlias = Callable[[str], int]
@@ -38,12 +39,15 @@ def message_tokens(message: PromptMessage, count: CountTokens = estimate) -> int
     tokens = _MESSAGE_OVERHEAD
     # A loop and not a sum over a generator: a prompt counts thousands of messages of one part.
     for part in message.parts:
-        tokens += _part_tokens(part, count)
+        tokens += count(part.text) if type(part) is TextPart else _part_tokens(part, count)
     return tokens
 
 
 def total_tokens(messages: Iterable[PromptMessage], count: CountTokens = estimate) -> int:
-    return sum(message_tokens(message, count) for message in messages)
+    tokens = 0
+    for message in messages:
+        tokens += message_tokens(message, count)
+    return tokens
 
 
 def _part_tokens(part: Part, count: CountTokens) -> int:
@@ -63,7 +67,7 @@ def _part_tokens(part: Part, count: CountTokens) -> int:
 def _json_tokens(raw: bytes | None, count: CountTokens) -> int:
     if raw is None:
         return 0
-    images = _IMAGE_DATA.findall(raw)
+    images = _IMAGE_DATA.findall(raw) if _IMAGE_TYPE in raw else ()
     text = _IMAGE_DATA.sub(b"", raw) if images else raw
     # Quotes and brackets are tokens too: JSON measured at 1.25 times the estimate of its text.
     return count(text.decode()) * 5 // 4 + len(images) * _IMAGE

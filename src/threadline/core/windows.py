@@ -71,17 +71,20 @@ class PastTurn:
         self.first_seq = message.seq
         self.last_seq = message.seq
         self.steered: dict[str, tuple[Part, ...]] = {}
+        self._tokens: int | None = None
         self._is_refused = message.role == "user" and message.turn_id in refused
 
     def add(self, message: Message) -> None:
         self.messages.append(message)
         self.last_seq = max(self.last_seq, message.seq)
 
-    @cached_property
+    @property
     def splits(self) -> int:
         """How many messages more are shown than are stored: a reply that took messages in is shown in several."""
+        if not self.steered:
+            return 0
         replies = sum(message.role == "assistant" for message in self.shown)
-        return max(replies - (len(self.messages) - 1), 0) if self.steered else 0
+        return max(replies - (len(self.messages) - 1), 0)
 
     def take_in(self, message: Message) -> None:
         """A message that the reply of this turn took in."""
@@ -91,29 +94,34 @@ class PastTurn:
     @cached_property
     def shown(self) -> tuple[PromptMessage, ...]:
         """Empty if the request was blank: a reply without a question would mislead the model."""
-        first = self._first()
+        said = [shown_message(message) for message in self.messages]
+        if self._is_refused:
+            said[0] = say("user", REFUSED_TEXT)
+        first = said[0]
         if first.role == "user" and not _says_something(first):
             return ()
-        said = (PromptMessage(message.role, message.parts) for message in self.messages[1:])
         if self.steered:
-            said = (each for reply in said for each in split_at_steered(reply, self.steered))
-        return repair((first, *said))
+            said = [first, *(each for reply in said[1:] for each in split_at_steered(reply, self.steered))]
+        return repair(said)
 
-    def _first(self) -> PromptMessage:
-        if self._is_refused:
-            return say("user", REFUSED_TEXT)
-        return shown_message(self.messages[0])
+    def tokens(self, count: CountTokens) -> int:
+        """What `shown` costs, counted once."""
+        if self._tokens is None:
+            self._tokens = total_tokens(self.shown, count)
+        return self._tokens
 
 
 def shown_message(message: Message) -> PromptMessage:
-    """A stored message as an agent is shown it."""
+    \"\"\"A stored message as an agent is shown it.\"\"\"
     return PromptMessage(message.role, with_author(message.role, message.parts, message.metadata_json))
 
 
 def _says_something(message: PromptMessage) -> bool:
-    return any(
-        bool(part.text.strip()) if isinstance(part, TextPart) else isinstance(part, FilePart) for part in message.parts
-    )
+    # A loop and not a generator in `any`: it runs for every message of the history.
+    for part in message.parts:
+        if bool(part.text.strip()) if isinstance(part, TextPart) else isinstance(part, FilePart):
+            return True
+    return False
 
 
 def refused_turns(history: Sequence[Message]) -> set[str]:
@@ -177,7 +185,7 @@ def newest_turns(
     turns: Sequence[PastTurn], window: Window, budget: int | None, count: CountTokens, *, first_seq: int
 ) -> list[PastTurn]:
     """The newest turns that fit the window and the budget (tokens for the turns alone), oldest first. `first_seq` is
-    the first message that may be shown."""
+    the first message that may be shown. All turns that were read, if the window has room for more."""
     fitting: list[PastTurn] = []
     spent = 0
     for turn in reversed(turns):
@@ -185,12 +193,14 @@ def newest_turns(
             continue
         if len(fitting) == window.turns:
             break
-        spent += total_tokens(turn.shown, count)
+        spent += turn.tokens(count)
         if budget is not None and spent > budget:
             break
         fitting.append(turn)
     else:
-        if not turns or turns[0].first_seq <= first_seq:
+        # All that was read fits. What comes before is not known unless the window is full: a beginning that was moved
+        # to the step would make a window look full that is not.
+        if not turns or turns[0].first_seq <= first_seq or len(fitting) != window.turns:
             return fitting[::-1]
     return _from_anchor(fitting[::-1], turns, window.step)
 

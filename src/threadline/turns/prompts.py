@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from threadline.core.channels import Agent as AgentRow
+from threadline.core.checks import LARGEST_INTEGER
 from threadline.core.context import Overflow, assemble, describe_prompt, find_overflow
 from threadline.core.errors import AgentFailed, NotFound, StoreFailed
 from threadline.core.messages import Message
@@ -31,6 +32,10 @@ log = logging.getLogger("threadline.prompts")
 MakeRoom: TypeAlias = Callable[[Scope, Turn, Overflow], None]
 _FIRST_READ = 48
 _GROWTH = 4
+_REQUEST_AND_ONE = 2
+"""Beside the turns of the window: the request, and an older turn, which shows that the window is full."""
+_BYTES_PER_TOKEN = 4
+"""Of stored parts, keys and quotes included: close to what `core.tokens` estimates of them."""
 
 
 class PromptReader:
@@ -59,7 +64,8 @@ class PromptReader:
     ) -> tuple[Prompt, dict[str, Any]]:
         """The prompt of a turn, and what is stored about it. `row` is the agent's row, if it has one."""
         tx = self._store.scoped(scope)
-        history = await self._history(tx, turn, _FIRST_READ)
+        summary = await self._summary(tx, turn)
+        history = await self._read_window(tx, turn, summary)
         asked = _request_among(history, turn) or await find_present_request(tx, turn)
         if asked is None:
             raise AgentFailed("the question was removed from this thread before the agent could answer")
@@ -70,6 +76,7 @@ class PromptReader:
             turn,
             request,
             history,
+            summary=summary,
             # What a user pinned is private: it is not shown in a thread that others write in.
             snapshot=None if ASKED_BY in turn.seen else await self.snapshot(scope, agent_id),
             system_prompt=thread.system_prompt or (row.system_prompt if row else None),
@@ -107,13 +114,13 @@ class PromptReader:
         request: Message,
         history: list[Message],
         *,
+        summary: Summary | None,
         snapshot: str | None,
         system_prompt: str | None,
         instructions: str | None,
     ) -> Prompt:
         window = self._windows[turn.surface]
-        summary = await self._summary(tx, turn)
-        turns, earlier = _FIRST_READ, -1
+        covered, earlier = _covered(summary), -1
         while True:
             if request.turn_id != turn.id:
                 history = [message for message in history if message.turn_id != turn.id]
@@ -129,13 +136,32 @@ class PromptReader:
             )
             oldest = history[0].seq if history else 0
             # The first messages may be hidden: then the oldest stays the same, however many turns are read.
-            is_enough = oldest in (0, earlier) or (prompt.first_seq is not None and prompt.first_seq > oldest)
-            if is_enough or (prompt.first_seq is None and prompt.turns_shown == 0):
+            is_all = oldest <= covered + 1 or oldest == earlier
+            is_full = prompt.turns_shown == window.turns or (prompt.first_seq is not None and prompt.first_seq > oldest)
+            if is_all or is_full or (prompt.first_seq is None and prompt.turns_shown == 0):
                 if self._make_room is not None and (overflow := find_overflow(prompt, window, summary)) is not None:
                     self._make_room(tx.scope, turn, overflow)
                 return prompt
-            turns, earlier = turns * _GROWTH, oldest
+            earlier = oldest
+            history = await self._history(tx, turn, max(_count_turns(history), _FIRST_READ) * _GROWTH)
+
+    async def _read_window(self, tx: Transaction, turn: Turn, summary: Summary | None) -> list[Message]:
+        """As many of the newest turns as the window seems to hold. By the size of what is stored, because assembling a
+        prompt to find out takes many times as long."""
+        window, covered = self._windows[turn.surface], _covered(summary)
+        most = LARGEST_INTEGER if window.turns is None else window.turns + _REQUEST_AND_ONE
+        turns = min(_FIRST_READ, most)
+        while True:
             history = await self._history(tx, turn, turns)
+            if not history or history[0].seq <= covered + 1 or _count_turns(history) < turns or turns == most:
+                return history
+            tokens = sum(len(each.parts_json) for each in history if each.seq > covered) // _BYTES_PER_TOKEN
+            if window.tokens is not None and tokens >= window.tokens:
+                return history
+            # More than it seems to hold, because its beginning is moved to a step. Never many times as many, because
+            # older messages may be longer.
+            wanted = turns * _GROWTH if window.tokens is None else turns * window.tokens * 9 // (8 * tokens + 1)
+            turns = min(turns * _GROWTH, wanted + 2 * window.step, most)
 
     async def _summary(self, tx: Transaction, turn: Turn) -> Summary | None:
         try:
@@ -158,6 +184,15 @@ class PromptReader:
             log.warning("history not read", extra={"turn_id": turn.id})
             self._history_not_read.add()
             return []
+
+
+def _covered(summary: Summary | None) -> int:
+    """The last seq that the summary covers."""
+    return -1 if summary is None else summary.point.seq
+
+
+def _count_turns(history: Sequence[Message]) -> int:
+    return sum(message.role == "user" for message in history)
 
 
 def _request_among(history: Sequence[Message], turn: Turn) -> Message | None:
