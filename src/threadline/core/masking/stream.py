@@ -8,6 +8,7 @@ invisible characters.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 
 from threadline.core.masking.matcher import find, hide
@@ -29,18 +30,26 @@ class PartialMatches:
         for rule in rules:
             for needle in rule.needles:
                 self._by_pair.setdefault(needle[:2].lower(), []).append((needle, rule))
-        self._first_bytes = {pair[:1] for pair in self._by_pair}
+        second: dict[bytes, bytes] = {}
+        for pair in self._by_pair:
+            second[pair[:1]] = second.get(pair[:1], b"") + pair[1:]
+        # Where an anchor can begin, found by `re`: a loop over positions takes as long as the rest of a feed.
+        ways = (re.escape(one) + b"(?:[" + re.escape(two) + b"]|\\Z)" for one, two in second.items())
+        self._candidate = re.compile(b"|".join(ways))
 
     def first(self, view: bytes, start: int) -> int:
         """The first such position from `start`; the end of the view if there is none."""
         lowered = view.lower()
-        for at in range(max(start, len(view) - self._longest), len(view)):
-            pair = lowered[at : at + 2]
-            for needle, rule in self._by_pair.get(pair, ()):
+        begun = self._candidate.search(lowered, max(start, len(view) - self._longest))
+        while begun is not None:
+            at = begun.start()
+            pair = begun.group()
+            if len(pair) == 1:
+                return at
+            for needle, rule in self._by_pair[pair]:
                 if _could_begin(needle, rule, lowered if rule.any_case else view, view, at):
                     return at
-            if len(pair) == 1 and pair in self._first_bytes:
-                return at
+            begun = self._candidate.search(lowered, at + 1)
         return len(view)
 
 
