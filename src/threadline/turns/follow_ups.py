@@ -39,6 +39,7 @@ class FollowUps:
     ) -> None:
         writer = ModelWriter(store, agents, meters, settings.agent)
         chosen = summariser or ModelSummariser(writer, settings.compaction.seconds)
+        self._models = writer if summariser is None else None
         self.compaction = Compaction(store, sealer, settings.windows.reading.tokens, chosen)
         self._titles = TitleWriter(store, sealer, writer, settings.titles.seconds)
         self._settings = settings
@@ -50,8 +51,15 @@ class FollowUps:
         """Summarises older messages of the turn's thread."""
         if self._settings.compaction.automatic:
             caller = Caller(scope, turn.agent_id, turn.surface)
-            work = partial(self.compaction.make_room, caller, turn.thread_id, overflow)
+            work = partial(self._make_room, caller, turn.thread_id, overflow)
             self._start(f"compaction {scope.tenant_id} {turn.thread_id}", work)
+
+    async def _make_room(self, caller: Caller, thread_id: str, overflow: Overflow) -> None:
+        # Without a model, messages that still fit stay as they are: planning would read the whole window in vain.
+        still_fits = overflow.left_out < 0
+        if still_fits and self._models is not None and not await self._models.has_model(caller.scope, caller.agent_id):
+            return
+        await self.compaction.make_room(caller, thread_id, overflow)
 
     def follow_turn(self, scope: Scope, turn: Turn) -> None:
         """Call it when a turn has ended."""

@@ -63,6 +63,15 @@ class ModelWriter:
         self._meters = meters
         self._default_agent = default_agent
 
+    async def has_model(self, scope: Scope, agent_id: str | None) -> bool:
+        """Whether the agent, by default the default agent, can write. True for one that is not known: `write` says what
+        is wrong."""
+        try:
+            agent, _ = await self._agents.look_up(scope, agent_id or self._default_agent)
+        except NotFound:
+            return True
+        return isinstance(agent, WritingAgent)
+
     async def write(self, request: TextRequest, seconds: float) -> WrittenSummary | None:
         """The text and the model's name; None if the agent has no model. AgentFailed, also if there is no budget left
         or the model took too long."""
