@@ -57,10 +57,11 @@ async def whole_turn(arena: Arena) -> list[Row]:
     in_bare = await bare.start(history)
     feed = itertools.cycle(history)
     async with _opened(arena) as opened:
-        thread = await _filled(opened, 100)
+        # In turns, so that the threads stay about as long as they were: a prompt shows all of them.
+        threads = itertools.cycle([await _filled(opened, 100) for _ in range(arena.sized(20, 5))])
         operations: dict[str, Operation] = {
             BARE_COMMITS: lambda: bare.exchange(in_bare, next(feed)),
-            OURS: lambda: _ask(thread, next(feed).question),
+            OURS: lambda: _ask(next(threads), next(feed).question),
         }
         if arena.backend == "sqlite":
             runner = import_module("bench.contenders.openai_runner").AgentsRunner(

@@ -112,7 +112,7 @@ class PastTurn:
 
 
 def shown_message(message: Message) -> PromptMessage:
-    \"\"\"A stored message as an agent is shown it.\"\"\"
+    """A stored message as an agent is shown it."""
     return PromptMessage(message.role, with_author(message.role, message.parts, message.metadata_json))
 
 
