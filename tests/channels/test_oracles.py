@@ -192,7 +192,7 @@ class TestTelegram:
         assert nothing.last is None
 
 
-class _RedirectToFake(httpx.BaseTransport):
+class RedirectToFake(httpx.BaseTransport):
     """pywa has one fixed address; this redirects it to the fake."""
 
     def __init__(self, url: str) -> None:
@@ -230,7 +230,7 @@ class TestWhatsApp:
 
     async def test_its_client_talks_to_the_stand_in(self, whatsapp: FakeWhatsApp) -> None:
         def converse() -> str:
-            session = httpx.Client(transport=_RedirectToFake(whatsapp.api))
+            session = httpx.Client(transport=RedirectToFake(whatsapp.api))
             client = PywaClient(
                 phone_id=NUMBER_ID, token=whatsapp.secrets["access_token"], session=session, validate_updates=False
             )
