@@ -76,6 +76,12 @@ def read_button(data: str) -> ButtonAnswer | None:
     return None
 
 
+def answer_button(command: str, token: str) -> str | None:
+    """What the button carries that says the same as `!yes` or `!no`; None for another command."""
+    prefix = {"!yes": _YES, "!no": _NO}.get(command)
+    return None if prefix is None else f"{prefix}{token}"
+
+
 def find_calls(answer: ButtonAnswer, parts: Iterable[Part]) -> list[ToolPart]:
     """The calls of a reply that the pressed button was shown for, whatever became of them; [] if there are none, or
     their input is another one. Calls of one question follow each other."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from threadline.core.commands import Command, parse
 from threadline.core.platform_messages import Arrival
-from threadline.matrix.events_in import ROOM_STATE, Reaction, Retraction, RoomText, to_arrival, with_quote
+from threadline.matrix.events_in import QUESTION, ROOM_STATE, Reaction, Retraction, RoomText, to_arrival, with_quote
 from threadline.matrix.homeserver import Homeserver, HomeserverRefused, retry_until_up
 from threadline.matrix.room_powers import may_set
 
@@ -22,8 +22,11 @@ class ArrivalCompleter:
 
     async def complete(self, each: RoomText | Retraction | Reaction) -> Arrival | None:
         """None for an event that is between people."""
-        if isinstance(each, Reaction) and not await self._is_own(each.room_id, each.target):
-            return None
+        if isinstance(each, Reaction):
+            found = await self._find_question(each)
+            if found is None:
+                return None
+            each = found
         return to_arrival(
             await self._quote(each),
             is_shared=len(self._homeserver.people(each.room_id)) > 1,
@@ -31,13 +34,17 @@ class ArrivalCompleter:
             is_by_moderator=await self._is_by_moderator(each),
         )
 
-    async def _is_own(self, room_id: str, event_id: str) -> bool:
-        """Whether the bot sent the message: reactions to other messages are between people."""
+    async def _find_question(self, reaction: Reaction) -> Reaction | None:
+        """The reaction with the approval that its message asks for, if any; None if the bot did not send that message:
+        such reactions are between people."""
         try:
-            event = await retry_until_up(lambda: self._homeserver.event(room_id, event_id))
+            shown = await retry_until_up(lambda: self._homeserver.shown_message(reaction.room_id, reaction.target))
         except HomeserverRefused:
-            return False
-        return event.get("sender") == self._homeserver.user_id
+            return None
+        if shown.get("sender") != self._homeserver.user_id:
+            return None
+        token = shown["content"].get(QUESTION)
+        return reaction._replace(question=token) if isinstance(token, str) else reaction
 
     async def _quote(self, each: RoomText | Retraction | Reaction) -> RoomText | Retraction | Reaction:
         """A reply, with what it replies to. Commands and numbers stay as they are."""
@@ -46,11 +53,11 @@ class ArrivalCompleter:
             return each
         room_id, answers = each.room_id, each.answers
         try:
-            quoted = await retry_until_up(lambda: self._homeserver.shown_content(room_id, answers))
+            quoted = await retry_until_up(lambda: self._homeserver.shown_message(room_id, answers))
         except HomeserverRefused:
             # It was deleted, or it is from before the bot joined.
             return each
-        return each._replace(text=with_quote(each.text, quoted))
+        return each._replace(text=with_quote(each.text, quoted["content"]))
 
     async def _is_by_moderator(self, each: RoomText | Retraction | Reaction) -> bool:
         """Whether the sender may change the room's settings; asked only for the commands that need it."""

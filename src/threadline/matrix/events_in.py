@@ -11,6 +11,7 @@ import re
 from typing import Any, NamedTuple, TypeAlias
 
 from threadline.core import reply_text
+from threadline.core.approval_questions import answer_button
 from threadline.core.commands import Command, parse, read_choice
 from threadline.core.platform_messages import Arrival
 
@@ -19,6 +20,8 @@ RawEvent: TypeAlias = dict[str, Any]
 
 ROOM_STATE = "io.threadline.room"
 SPACE_STATE = "io.threadline.space"
+QUESTION = "io.threadline.question"
+"""In a message that asks for an approval: its token."""
 
 _FILES = {"m.image": "image", "m.file": "file", "m.audio": "audio", "m.video": "video", "m.location": "location"}
 _QUOTED = re.compile(r"(?:> [^\n]*\n)+\n?")
@@ -64,7 +67,8 @@ class Retraction(NamedTuple):
 
 
 class Reaction(NamedTuple):
-    """A reaction to the message `target`, read as a command."""
+    """A reaction to the message `target`, read as a command. `question` is the token of the approval for which that
+    message asks."""
 
     room_id: str
     event_id: str
@@ -72,6 +76,7 @@ class Reaction(NamedTuple):
     target: str
     command: str
     sent_at: dt.datetime = dt.datetime.fromtimestamp(0, dt.UTC)
+    question: str | None = None
 
 
 class Departure(NamedTuple):
@@ -187,7 +192,7 @@ def to_arrival(
     if isinstance(read, Retraction):
         return _arrival(read, "", is_shared=is_shared, kind="retraction", target=read.target)
     if isinstance(read, Reaction):
-        return _arrival(read, read.command, is_shared=is_shared, is_by_moderator=is_by_moderator)
+        return _reaction_arrival(read, is_shared=is_shared, is_by_moderator=is_by_moderator)
     is_addressed = not is_shared or read.names_me or isinstance(parse(read.text, place="shared_room"), Command)
     if not is_addressed and (read.edits is not None or read_choice(read.text, _LONGEST_LIST) is None):
         return None
@@ -202,6 +207,14 @@ def to_arrival(
         sender_name=name,
         is_by_moderator=is_by_moderator,
     )
+
+
+def _reaction_arrival(read: Reaction, *, is_shared: bool, is_by_moderator: bool) -> Arrival:
+    """A press of a button where the message asks for an approval, a command elsewhere. `target` says that the command
+    was given to one message: it answers no approval that another message asks for."""
+    if read.question is not None and (button := answer_button(read.command, read.question)) is not None:
+        return _arrival(read, button, is_shared=is_shared, kind="answer")
+    return _arrival(read, read.command, is_shared=is_shared, target=read.target, is_by_moderator=is_by_moderator)
 
 
 def _arrival(read: RoomText | Retraction | Reaction, text: str, *, is_shared: bool, **more: Any) -> Arrival:

@@ -293,8 +293,8 @@ class Homeserver:
         room, event = quote(room_id, safe=""), quote(event_id, safe="")
         await self.request("POST", f"/_matrix/client/v3/rooms/{room}/receipt/m.read/{event}", {})
 
-    async def shown_content(self, room_id: str, event_id: str) -> Content:
-        """What a message says now: after its last edit."""
+    async def shown_message(self, room_id: str, event_id: str) -> RawEvent:
+        """A message as it is now: with the content of its last edit."""
         event = await self.event(room_id, event_id)
         latest = event.get("unsigned", {}).get("m.relations", {}).get("m.replace")
         if isinstance(latest, dict) and latest.get("sender") == event.get("sender"):
@@ -304,8 +304,7 @@ class Homeserver:
                 with contextlib.suppress(nio.EncryptionError):
                     latest = self._client.decrypt_event(found).source
             event = {**event, "content": latest["content"].get("m.new_content") or event["content"]}
-        content: Content = event["content"]
-        return content
+        return event
 
     async def redact(self, room_id: str, event_id: str) -> None:
         await self._ask(self._client.room_redact(room_id, event_id))

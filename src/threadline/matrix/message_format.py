@@ -16,7 +16,7 @@ from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
 
-from threadline.matrix.events_in import Content
+from threadline.matrix.events_in import QUESTION, Content
 
 # An event may have 65,536 bytes, and encryption adds a third.
 PIECE_BYTES = 24_000
@@ -59,10 +59,12 @@ def html(text: str) -> str:
     return rendered.strip()
 
 
-def message(text: str, *, notice: bool = False) -> Content:
+def message(text: str, *, notice: bool = False, question: str | None = None) -> Content:
     """A message's content, with HTML only if it differs from the plain text. Its list of mentions is empty: without it,
-    clients notify people whose names a reply contains."""
+    clients notify people whose names a reply contains. `question` is the token of the approval that it asks for."""
     content: Content = {"msgtype": "m.notice" if notice else "m.text", "body": text, "m.mentions": {}}
+    if question is not None:
+        content[QUESTION] = question
     formatted = html(text)
     if formatted != f"<p>{_escaped(text)}</p>":
         content |= {"format": "org.matrix.custom.html", "formatted_body": formatted}

@@ -47,10 +47,14 @@ class RoomReply:
         self._tried: dict[int, set[str]] = {}
         """What was sent as each message, confirmed or not."""
 
-    async def show(self, pieces: list[str], *, is_final: bool, is_notice: bool = False) -> None:
-        """Makes the messages say these pieces. HomeserverAway: call it again. HomeserverRefused."""
+    async def show(
+        self, pieces: list[str], *, is_final: bool, is_notice: bool = False, question: str | None = None
+    ) -> None:
+        """Makes the messages say these pieces. The last asks for an approval if there is a `question`, its token.
+        HomeserverAway: call it again. HomeserverRefused."""
         for number, piece in enumerate(pieces):
-            content = message_format.message(piece, notice=is_notice)
+            asked = question if number == len(pieces) - 1 else None
+            content = message_format.message(piece, notice=is_notice, question=asked)
             if number == len(self._sent):
                 tried = self._tried.setdefault(number, set())
                 tried.add(piece)

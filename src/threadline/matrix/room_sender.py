@@ -65,7 +65,8 @@ class RoomSender:
         # Without a view of this process, a view of an earlier one may have sent the message.
         may_exist = delivery.turn_id is not None
         reply = view.reply if view else RoomReply(self._homeserver, target, name, may_exist=may_exist)
-        await reply.show(message_format.pieces(text), is_final=True, is_notice=message.is_notice)
+        pieces = message_format.pieces(text)
+        await reply.show(pieces, is_final=True, is_notice=message.is_notice, question=message.question)
         if delivery.turn_id is not None:
             self._views.forget(delivery.turn_id)
             self._sent[delivery.turn_id] = reply.event_ids

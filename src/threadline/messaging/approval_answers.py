@@ -95,9 +95,9 @@ class ApprovalAnswers:
             return await self.refuse(scope, arrival, correlation_id, refused)
 
     async def answer_here(self, tx: Transaction, arrival: Arrival, correlation_id: str) -> Receipt | None:
-        """Takes `!yes` or `!no` for the question that the thread of this place ends with; None if there is none, or the
-        text is neither. AnswerRefused."""
-        if (said := parse(arrival.text)) not in (_YES, Command("no")):
+        """Takes `!yes` or `!no` for the question that the thread of this place ends with; None if there is none, the
+        text is neither, or it was said to another message. AnswerRefused."""
+        if (said := parse(arrival.text)) not in (_YES, Command("no")) or arrival.target is not None:
             return None
         place = place_of(arrival, tx.scope.user_id)
         binding = await tx.binding(arrival.platform, place)

@@ -51,7 +51,9 @@ Worker = Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
 
 
 class NewArrivalBody(RequestStruct, frozen=True):
-    """An event of the platform, as the bot read it. `senderName` is what the sender is called in the place;
+    """An event of the platform, as the bot read it. `target` is the message that an edit, a retraction or a reaction is
+    about. An answer to a message that asks for an approval has the kind `answer` and the text `yes:TOKEN` or
+    `no:TOKEN`, with the token of that message's delivery. `senderName` is what the sender is called in the place;
     `isByModerator` says that they may change its settings."""
 
     key: PlatformId
