@@ -65,7 +65,7 @@ EVERY_SIZE = pytest.mark.parametrize("asked", [SMALL, LARGE], ids=["small", "lar
 
 
 async def send(platform: FakePlatform, asked: ChatQuestion) -> tuple[Arrival, Reply]:
-    """Our codec sends the question to whoever wrote last: what the platform got."""
+    """Our codec sends the question to the person who wrote last: what the platform got."""
     channel = channel_for(platform)
     (arrival,) = channel.parse_webhook(platform.write("hi")).arrivals
     (payload,) = channel.render_question(asked)

@@ -40,6 +40,8 @@ class ScreenTerminal:
         self._size = (ROWS, columns)
         self._child: pexpect.spawn[bytes] | None = None
         self._screen = _Answering(columns, ROWS)
+        self.received = b""
+        """Everything that was printed since the last start."""
         self.environment = {
             "HOME": str(home),
             "PATH": os.environ["PATH"],
@@ -53,6 +55,7 @@ class ScreenTerminal:
 
     def start(self, *words: str) -> None:
         self._screen = _Answering(self._size[1], ROWS)
+        self.received = b""
         self._stream = pyte.ByteStream(self._screen)
         command = ["-m", "threadline", *words]
         self._child = child = pexpect.spawn(
@@ -154,7 +157,9 @@ class ScreenTerminal:
     def _read(self) -> None:
         assert self._child is not None
         try:
-            self._stream.feed(self._child.read_nonblocking(65_536, timeout=_POLL_SECONDS))
+            printed = self._child.read_nonblocking(65_536, timeout=_POLL_SECONDS)
+            self.received += printed
+            self._stream.feed(printed)
         except pexpect.TIMEOUT:
             pass
         except pexpect.EOF:

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 
 class Call(NamedTuple):
-    """A tool call in a reply."""
+    """A tool call in a reply. A string is sent as the input as it is, valid or not."""
 
     name: str
-    input: dict[str, Any]
+    input: dict[str, Any] | str
 
 
 class StubModel:
@@ -80,7 +80,8 @@ def _chunks(model: str, reply: list[str | Call], number: int) -> Iterator[dict[s
         if isinstance(piece, str):
             delta: dict[str, Any] = {"content": piece}
         else:
-            function = {"name": piece.name, "arguments": json.dumps(piece.input)}
+            given = piece.input if isinstance(piece.input, str) else json.dumps(piece.input)
+            function = {"name": piece.name, "arguments": given}
             call = {"index": calls, "id": f"call_{number}_{calls}", "type": "function", "function": function}
             delta, calls = {"tool_calls": [call]}, calls + 1
         yield {**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import multiprocessing
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from multiprocessing.context import ForkServerProcess
 from typing import Any, NamedTuple
 
@@ -43,18 +43,23 @@ class Place(NamedTuple):
     slack_api: str
     is_shipped: bool = False
     """With the settings of a new installation."""
+    agent: str = "echo"
+    apis: Mapping[str, str] = {}
+    """Of other platforms than Slack."""
 
     def settings(self) -> Settings:
-        slack = ChannelSettings(api=self.slack_api)
+        apis: dict[str, Any] = {
+            platform: ChannelSettings(api=api) for platform, api in {"slack": self.slack_api, **self.apis}.items()
+        }
         service = ServiceSettings() if self.is_shipped else ServiceSettings(recovery_seconds=0.1, grace_seconds=1.0)
         shipped = ChannelsSettings()
         return Settings(
             database=self.database,
             tenant=self.tenant_id,
-            agent="echo",
+            agent=self.agent,
             service=service,
             channels=ChannelsSettings(
-                keys=self.keys, slack=slack, sweep_seconds=shipped.sweep_seconds if self.is_shipped else 0.1
+                keys=self.keys, sweep_seconds=shipped.sweep_seconds if self.is_shipped else 0.1, **apis
             ),
         )
 
