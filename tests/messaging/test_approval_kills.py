@@ -119,7 +119,7 @@ async def test_an_answer_after_a_kill_continues_the_same_reply(kind: type[FakePl
         await lives.start()
         await lives.deliver(lives.fake.write("stamp hello"))
         await lives.fake.replies(2, seconds=SECONDS)
-        # A platform that cannot say what it was sent may be sent it again, if nobody knows that it arrived.
+        # A platform that cannot be searched may get a row again that is not settled yet.
         await lives.is_sent(2)
         await lives.kill()
         await lives.start()

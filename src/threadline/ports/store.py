@@ -105,9 +105,9 @@ class Store(Protocol):
 
     def watch(self, scope: Scope, subject: str) -> AbstractAsyncContextManager[Watch]:
         """Watches a turn by its id, or a thread by its id or state key, whether or not it exists yet. A turn's id wakes
-        on: output stored, tool run started or finished, stop requested, turn ended. A thread's id wakes on: append,
-        move, turn accepted or ended, update, delete, restore, purge. A state key wakes when a thread is created or
-        restored under it. Commits of this process wake immediately; commits of other processes, shortly after."""
+        on: output stored, stop requested, turn ended. A thread's id wakes on: append, move, turn accepted or ended,
+        update, delete, restore, purge. A state key wakes when a thread is created or restored under it. Commits of this
+        process wake immediately; commits of other processes, shortly after."""
         ...
 
     async def tenants(self) -> list[str]:

@@ -306,21 +306,15 @@ def start_tool_run(
     hold = held(session, turn_id, fence)
     if hold is None:
         return None
-    known = session.read(rows.tool_run, _SQL["find_tool_run"], (hold.no, call_id))
-    if known is not None:
-        return known
-    session.run(_SQL["add_tool_run"], (hold.no, call_id, name, input_json, repeatable))
-    session.touch(turn_id)
-    made = session.read(rows.tool_run, _SQL["find_tool_run"], (hold.no, call_id))
-    assert made is not None
-    return msgspec.structs.replace(made, is_new=True)
+    if session.run(_SQL["add_tool_run"], (hold.no, call_id, name, input_json, repeatable)) > 0:
+        return ToolRun(turn_id, call_id, name, input_json, repeatable, None, None, is_new=True)
+    return session.read(rows.tool_run, _SQL["find_tool_run"], (hold.no, call_id))
 
 
 def finish_tool_run(session: ScopedSession, turn_id: str, fence: int, call_id: str, output_json: CleanJson) -> bool:
     hold = held(session, turn_id, fence)
     if hold is None:
         return False
-    session.touch(turn_id)
     return session.run(_SQL["finish_tool_run"], (output_json, session.now_us(), hold.no, call_id)) > 0
 
 

@@ -16,7 +16,6 @@ from threadline.testing.clock import ManualClock
 from threadline.testing.conformance.arrivals import arrival, take_in
 from threadline.testing.conformance.message_builders import (
     assistant_message,
-    clean_json,
     create_thread_with,
     exchange,
     user_message,
@@ -78,9 +77,6 @@ ENDS: dict[str, End] = {
 STEPS: dict[str, End] = {
     **ENDS,
     "put_chunks": lambda tx, turn: tx.put_chunks(turn.id, turn.fence, chunks(1, 2)),
-    "start_tool_run": lambda tx, turn: tx.start_tool_run(
-        turn.id, turn.fence, "c1", "mail", clean_json({}), repeatable=False
-    ),
 }
 
 
@@ -114,7 +110,7 @@ class TestWatching:
     async def test_a_turn_wakes_on_its_output_and_end(
         self, store: Store, alice: Transaction, clock: ManualClock, name: str
     ) -> None:
-        """A turn's id wakes on: output stored, tool run started or finished, stop requested, turn ended."""
+        """A turn's id wakes on: output stored, stop requested, turn ended."""
         thread = await create_thread_with(alice, "a", "b")
         turn = await accept_and_lease(alice, clock, thread.id)
         await assert_wakes(store, alice, turn.id, lambda: STEPS[name](alice, turn))

@@ -89,7 +89,7 @@ SELECT owner_id FROM threadline.turns WHERE tenant_id = $1 AND id = $2 AND fence
 -- name: add_tool_run
 INSERT INTO threadline.tool_runs (tenant_id, turn_id, call_id, owner_id, name, input, repeatable)
 VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING
-RETURNING turn_id, call_id, name, input, repeatable, output, finished_at, threadline.notify($1, turn_id)
+RETURNING turn_id, call_id, name, input, repeatable, output, finished_at
 
 -- name: find_tool_run
 SELECT turn_id, call_id, name, input, repeatable, output, finished_at FROM threadline.tool_runs
@@ -98,7 +98,7 @@ WHERE tenant_id = $1 AND turn_id = $2 AND call_id = $3
 -- name: finish_tool_run
 UPDATE threadline.tool_runs SET output = $4, finished_at = $5
 WHERE tenant_id = $1 AND turn_id = $2 AND call_id = $3
-RETURNING threadline.notify($1, turn_id)
+RETURNING turn_id
 
 -- name: list_tool_runs
 SELECT turn_id, call_id, name, input, repeatable, output, finished_at FROM threadline.tool_runs

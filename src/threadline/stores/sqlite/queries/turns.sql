@@ -129,7 +129,7 @@ SELECT t.id AS turn_id, r.call_id, r.name, r.input, r.repeatable, r.output, r.fi
 FROM tool_runs r JOIN turns t ON t.no = r.turn_no WHERE r.turn_no = ? AND r.call_id = ?;
 
 -- name: add_tool_run
-INSERT INTO tool_runs (turn_no, call_id, name, input, repeatable) VALUES (?, ?, ?, ?, ?);
+INSERT INTO tool_runs (turn_no, call_id, name, input, repeatable) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING;
 
 -- name: finish_tool_run
 UPDATE tool_runs SET output = ?, finished_us = ? WHERE turn_no = ? AND call_id = ?;
