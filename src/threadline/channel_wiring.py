@@ -35,6 +35,7 @@ from threadline.messaging.rooms import ROOM_PLATFORMS
 from threadline.messaging.settlement import DeliveryRetry, Settlement
 from threadline.messaging.socket_mode import SocketMode
 from threadline.messaging.unlinked_senders import UnlinkedSenders
+from threadline.messaging.window_templates import WindowTemplates
 from threadline.observability.metrics import Metrics, Reading
 from threadline.ports import (
     Approver,
@@ -101,7 +102,11 @@ def _made_codecs(settings: ChannelsSettings) -> dict[Surface, Channel]:
         "telegram": telegram.Telegram(
             settings.telegram.api or telegram.API, by_thread=settings.telegram.contexts == "thread"
         ),
-        "whatsapp": whatsapp.WhatsApp(settings.whatsapp.api or whatsapp.API),
+        "whatsapp": whatsapp.WhatsApp(
+            settings.whatsapp.api or whatsapp.API,
+            template=settings.whatsapp.template,
+            template_language=settings.whatsapp.template_language,
+        ),
     }
 
 
@@ -173,7 +178,8 @@ class Messaging:
         self.live_views = LiveViews(self.codecs, self.credentials, self.http, settings.live_after_seconds)
         self.links = Links(store, clock, lifetime=dt.timedelta(minutes=settings.link_minutes))
         retry = retry or DeliveryRetry(give_up_seconds=settings.retry_hours * 3_600)
-        self.settlement = Settlement(store, sealer, clock, metrics, retry)
+        templates = WindowTemplates(self.codecs, clock)
+        self.settlement = Settlement(store, sealer, clock, metrics, templates, retry)
         self.outbox_worker = OutboxWorker(
             store,
             self.codecs,
@@ -187,7 +193,7 @@ class Messaging:
         )
         self._signal = OutboxSignal()
         lifetime = dt.timedelta(hours=settings.approval_hours)
-        self.outbox = Outbox(store, sealer, self.codecs, self.wake, question_lifetime=lifetime)
+        self.outbox = Outbox(store, sealer, self.codecs, self.wake, templates, question_lifetime=lifetime)
         self.unanswered_sweep = UnansweredSweep(store, self.outbox)
         self._store = store
         self._sealer = sealer
@@ -310,7 +316,9 @@ class Messaging:
     def open_bridges(self, inbox: Inbox) -> Bridges:
         return Bridges(self._store, self._sealer, self._clock, inbox, self.settlement, self._signal)
 
-    def open_diagnosis(self, directory: Directory, default_agent: str) -> ChannelDiagnosis:
+    def open_diagnosis(
+        self, directory: Directory, default_agent: str, *, serves_public_names: bool
+    ) -> ChannelDiagnosis:
         stand_ins = frozenset(name for name in PLATFORMS if platform_settings(self.settings, name).api is not None)
         return ChannelDiagnosis(
             self._store,
@@ -323,6 +331,7 @@ class Messaging:
             stand_ins=stand_ins,
             http=self.http,
             clock=self._clock,
+            serves_public_names=serves_public_names,
         )
 
     def open_polling(self, inbox: Inbox, platform: str) -> Polling:

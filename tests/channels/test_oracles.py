@@ -47,6 +47,7 @@ with warnings.catch_warnings():
     from pywa.client import WhatsApp as PywaClient
     from pywa.types.message import Message as PywaMessage
     from pywa.types.message_status import MessageStatus, MessageStatusType
+    from pywa.types.templates import TemplateLanguage
 
 REPLY = "**Done** in `2 s` 😀: [notes](https://example.com) & <more>"
 
@@ -236,6 +237,9 @@ class TestWhatsApp:
             )
             with session:
                 sent = client.send_message(whatsapp.person, "hello")
+                client.send_template(
+                    whatsapp.person, "a_reply_waits", TemplateLanguage.ENGLISH_UK, [], tracker="outbox-1"
+                )
                 whatsapp.fail_next(Fault("rate_limited"), Fault("window_closed"), Fault("refused"))
                 for error in (
                     pywa.errors.RateLimitHit,
@@ -249,7 +253,12 @@ class TestWhatsApp:
             return str(sent.id)
 
         whatsapp.write("hi")
+        whatsapp.templates.add(("a_reply_waits", "en_GB"))
         assert (await asyncio.to_thread(converse)).startswith("wamid.")
+        ours = json.loads(WhatsApp(template="a_reply_waits", template_language="en_GB").render_template() or "")
+        sent = whatsapp.sent[1].payload
+        assert sent["type"] == ours["type"]
+        assert {**sent["template"], "components": []} == {**ours["template"], "components": []}
 
 
 OUTCOMES: list[tuple[Fault, type]] = [

@@ -111,9 +111,12 @@ async def staging(store: Store, tenant_id: str, clock: ManualClock, **changes: A
         fakes: list[FakePlatform] = [FakeSlack(clock), FakeTelegram(clock), FakeWhatsApp(clock)]
         for fake in fakes:
             await stack.enter_async_context(fake)
+        own = changes.pop("platform_settings", {})
         contexts, policies = changes.pop("contexts", "thread"), changes.pop("policies", {})
         apis: dict[str, Any] = {
-            fake.platform: ChannelSettings(api=fake.api, contexts=contexts, policy=policies.get(fake.platform))
+            fake.platform: ChannelSettings(
+                api=fake.api, contexts=contexts, policy=policies.get(fake.platform), **own.get(fake.platform, {})
+            )
             for fake in fakes
         }
         settings = Settings(

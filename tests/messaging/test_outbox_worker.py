@@ -14,6 +14,7 @@ from threadline.core.sealing import CleanText
 from threadline.core.threads import Scope
 from threadline.messaging.outbox_worker import OutboxWorker
 from threadline.messaging.settlement import DeliveryRetry, Settlement
+from threadline.messaging.window_templates import WindowTemplates
 from threadline.observability.metrics import Metrics
 from threadline.processes import LocalProcesses
 from threadline.testing.platforms import Fault
@@ -31,7 +32,15 @@ def another_worker(stage: Stage, **options: float) -> OutboxWorker:
         messaging.credentials,
         messaging.http,
         stage.clock,
-        Settlement(store, sealer, stage.clock, Metrics(), retry, chance=lambda: 0.0),
+        Settlement(
+            store,
+            sealer,
+            stage.clock,
+            Metrics(),
+            WindowTemplates(messaging.codecs, stage.clock),
+            retry,
+            chance=lambda: 0.0,
+        ),
         platforms=PLATFORMS,
         retry=retry,
         processes=LocalProcesses(None),

@@ -205,7 +205,9 @@ async def test_a_quote_reaches_the_agent_and_a_forwarded_command_is_not_executed
 async def test_doctor_asks_the_platforms_whether_they_know_the_bot(small_stage: Stage) -> None:
     stage = small_stage
     threadline = stage.threadline
-    diagnosis = threadline.messaging.open_diagnosis(threadline.directory, threadline.settings.agent)
+    diagnosis = threadline.messaging.open_diagnosis(
+        threadline.directory, threadline.settings.agent, serves_public_names=True
+    )
     assert not [each for each in await diagnosis.findings(stage.tenant_id) if each.level == "error"]
     wrong = {**stage.slack.secrets, "bot_token": "xoxb-revoked"}
     await threadline.messaging.credentials.put(Scope(stage.tenant_id, "root", "admin"), "slack", wrong)

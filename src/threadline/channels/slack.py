@@ -18,6 +18,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from threadline.channels import markdown
+from threadline.channels.inspection import Inspection
 from threadline.channels.platform_payloads import (
     convert_or_none,
     failure_for_status,
@@ -31,6 +32,7 @@ from threadline.channels.platform_payloads import (
     single_header,
 )
 from threadline.channels.slack_events import Envelope, read_event
+from threadline.channels.slack_inspection import inspect_slack
 from threadline.channels.slack_interactions import is_form, read_form
 from threadline.channels.slack_sockets import build_acknowledgement, read_frame
 from threadline.channels.slack_text import MARKS
@@ -55,6 +57,7 @@ from threadline.core.platform_messages import (
     Transient,
 )
 from threadline.core.turns import Surface
+from threadline.ports import InspectionContext
 
 API = "https://slack.com/api"
 SKEW_SECONDS = 300
@@ -160,6 +163,10 @@ class Slack:
             return BotIdentity(answer.user_id, answer.user)
         error = answer.error if answer else f"http_{response.status}"
         return _failure(error, response) if response.status == 200 else failure_for_status(response, error)
+
+    def inspect(self, secrets: Mapping[str, str], context: InspectionContext) -> Inspection:
+        connection = self.build_socket_request(secrets) if secrets.get("app_token") else None
+        return inspect_slack(context, self.build_identity_request(secrets), connection)
 
     def parse_webhook(self, body: bytes, me: BotIdentity | None = None) -> Delivery:
         if is_form(body):

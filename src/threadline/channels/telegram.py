@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from threadline.channels import markdown
+from threadline.channels.inspection import Inspection
 from threadline.channels.platform_payloads import (
     convert_or_none,
     failure_for_status,
@@ -27,6 +28,7 @@ from threadline.channels.platform_payloads import (
     time_from_timestamp,
 )
 from threadline.channels.telegram_entities import Person, compose, measure
+from threadline.channels.telegram_inspection import inspect_telegram
 from threadline.channels.telegram_messages import (
     Chat,
     Message,
@@ -57,6 +59,7 @@ from threadline.core.platform_messages import (
     Transient,
 )
 from threadline.core.turns import Surface
+from threadline.ports import InspectionContext
 
 API = "https://api.telegram.org"
 TEXT_LIMIT = Size(4096, ranges=100)
@@ -169,6 +172,10 @@ class Telegram:
             return failure_for_status(response, f"http_{response.status}")
         me = convert_or_none(answer.result, _Me) if answer.ok else None
         return _refused(response, answer) if me is None else BotIdentity(str(me.id), me.username)
+
+    def inspect(self, secrets: Mapping[str, str], context: InspectionContext) -> Inspection:
+        webhook = self._call(secrets, "getWebhookInfo", {})
+        return inspect_telegram(secrets, context, self.build_identity_request(secrets), webhook, _ALLOWED_UPDATES)
 
     def parse_webhook(self, body: bytes, me: BotIdentity | None = None) -> Delivery:
         return self._read(parse_json(body), me)

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from threadline.channels import markdown
+from threadline.channels.inspection import Inspection
 from threadline.channels.platform_payloads import (
     convert_or_none,
     failure_for_status,
@@ -30,6 +31,7 @@ from threadline.channels.platform_payloads import (
 )
 from threadline.channels.text_marks import Marks, render_marked
 from threadline.channels.text_split import Size, split
+from threadline.channels.whatsapp_inspection import inspect_whatsapp
 from threadline.channels.whatsapp_messages import Message, has_only_media, message_text, pressed_button
 from threadline.core import jsontext
 from threadline.core.approval_questions import ChatQuestion
@@ -50,6 +52,7 @@ from threadline.core.platform_messages import (
     WindowClosed,
 )
 from threadline.core.turns import Surface
+from threadline.ports import InspectionContext
 
 API = "https://graph.facebook.com/v23.0"
 TEXT_LIMIT = 4096
@@ -61,6 +64,7 @@ _PERSON = re.compile(r"[0-9]{1,32}|[A-Z]{2}(?:\.ENT)?\.[A-Za-z0-9]{1,128}")
 """A phone number, or Meta's id of a user who hides the number from businesses."""
 _CHALLENGE = re.compile(r"[!-~]{1,256}")
 _WINDOW_CLOSED_CODE = 131047
+_TEMPLATE = re.compile(r"[a-z0-9_]{1,512}")
 _LIMIT_CODES = frozenset((4, 80007, 130429, 131048, 131056))
 _OUTAGE_CODES = frozenset((1, 2, 131000, 131016, 131057, 133004, 135000))
 _MARKS = Marks(
@@ -138,8 +142,14 @@ class WhatsApp:
         "verify_token": "a random word, the same as in the configuration of the webhook",
     }
 
-    def __init__(self, api: str = API) -> None:
+    def __init__(self, api: str = API, *, template: str | None = None, template_language: str = "en_US") -> None:
+        """`template` is the name of an approved one without parameters."""
+        if template is not None and not _TEMPLATE.fullmatch(template):
+            rule = "must be lower-case letters, digits and _, as WhatsApp Manager shows it"
+            raise SettingsInvalid(f"channels.whatsapp.template {rule}, got {quote(template)}")
         self._api = api.rstrip("/")
+        self._template = template
+        self._template_language = template_language
 
     def verify(
         self, secrets: Mapping[str, str], headers: Sequence[tuple[str, str]], body: bytes, now: dt.datetime
@@ -166,6 +176,9 @@ class WhatsApp:
             return BotIdentity(answer.id, answer.name)
         reason = answer.error.reason if answer and answer.error else f"http_{response.status}"
         return failure_for_status(response, reason)
+
+    def inspect(self, secrets: Mapping[str, str], context: InspectionContext) -> Inspection:
+        return inspect_whatsapp(secrets, context, self._api)
 
     def parse_webhook(self, body: bytes, me: BotIdentity | None = None) -> Delivery:
         found = list(_read(parse_json(body)))
@@ -206,6 +219,12 @@ class WhatsApp:
             **jsontext.parse(payload, "payload"),
         }
         return self._post(secrets, number_id, message)
+
+    def render_template(self) -> str | None:
+        if self._template is None:
+            return None
+        named = {"name": self._template, "language": {"code": self._template_language}}
+        return jsontext.dump({"type": "template", "template": named}).decode()
 
     def build_typing(self, secrets: Mapping[str, str], arrival: Arrival) -> HttpRequest:
         """It also marks the message as read."""

@@ -74,7 +74,9 @@ async def remove_credentials(args: argparse.Namespace) -> None:
 async def doctor(args: argparse.Namespace) -> int:
     async with open_threadline(args) as threadline:
         settings = threadline.settings
-        diagnosing = threadline.messaging.open_diagnosis(threadline.directory, settings.agent)
+        diagnosing = threadline.messaging.open_diagnosis(
+            threadline.directory, settings.agent, serves_public_names=settings.service.requires_authentication
+        )
         findings = await diagnosing.findings(settings.tenant)
     if args.json:
         print_json({"findings": findings})

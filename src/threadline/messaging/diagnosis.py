@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import AsyncIterator, Mapping
+from typing import cast
 
 from threadline.core.channels import OutboxBacklog
 from threadline.core.errors import NotFound, SettingsInvalid, ThreadlineError
-from threadline.core.platform_messages import Permanent, Transient
+from threadline.core.platform_messages import HttpResponse, Permanent, Transient
 from threadline.core.threads import Scope, system_scope
 from threadline.core.turns import Surface
 from threadline.messaging.credentials import Credentials, missing_secrets
 from threadline.messaging.identities import ask_identity
-from threadline.ports import Channel, Cipher, Clock, Finding, Http, Store
+from threadline.ports import Channel, Cipher, Clock, Finding, Http, InspectedChannel, InspectionContext, Store
 from threadline.turns.agent_directory import Directory
 
 # Replies are normally sent within a second: what waits longer has failed, or nothing sends it.
@@ -22,7 +23,8 @@ _ASK_SECONDS = 10.0
 
 
 class ChannelDiagnosis:
-    """`platforms` are all; `channels` those that are enabled. `stand_ins` are simulated on this machine."""
+    """`platforms` are all; `channels` those that are enabled. `stand_ins` are simulated on this machine.
+    `serves_public_names`: the service requires authentication."""
 
     def __init__(
         self,
@@ -37,7 +39,9 @@ class ChannelDiagnosis:
         stand_ins: frozenset[Surface],
         http: Http,
         clock: Clock,
+        serves_public_names: bool,
     ) -> None:
+        self._serves_public_names = serves_public_names
         self._clock = clock
         self._store = store
         self._cipher = cipher
@@ -99,6 +103,19 @@ class ChannelDiagnosis:
                 return Finding("warning", f"{platform} could not be asked about the credentials: {reason}", remedy)
         return None
 
+    async def _inspect(self, tenant_id: str, platform: Surface, secrets: Mapping[str, str]) -> list[Finding]:
+        """Asks the platform how the bot is set up there."""
+        context = InspectionContext(tenant_id, self._clock.now(), self._serves_public_names)
+        # Every codec can be asked; the protocol of `Channel` is what the turn path needs.
+        inspection = cast(InspectedChannel, self._channels[platform]).inspect(secrets, context)
+        try:
+            request = next(inspection)
+            while True:
+                answered = await self._http.send(request, seconds=_ASK_SECONDS)
+                request = inspection.send(answered if isinstance(answered, HttpResponse) else None)
+        except StopIteration as done:
+            return list(done.value)
+
     def _keys(self) -> Finding | None:
         try:
             key_id = self._cipher.key_id
@@ -118,8 +135,12 @@ class ChannelDiagnosis:
                 yield Finding(
                     "warning", f"{platform}'s credentials are encrypted with the older key {key_id!r}", remedy
                 )
-            if not missing and (refused := await self._ask(platform, secrets, again)) is not None:
+            refused = None if missing else await self._ask(platform, secrets, again)
+            if refused is not None:
                 yield refused
+            elif not missing:
+                for finding in await self._inspect(tenant_id, platform, secrets):
+                    yield finding
         except SettingsInvalid as exc:
             yield Finding("error", f"{platform}: {exc}", again)
         if platform in self._stand_ins:

@@ -25,6 +25,7 @@ from threadline.core.threads import Scope, system_scope
 from threadline.core.turn_commits import ReplyDelivery, outbox_id
 from threadline.core.turns import ANSWERED_ELSEWHERE, BEGUN, CHANNELS, CONTINUES, Surface, Turn, reply_id
 from threadline.messaging.rooms import NO_CHANGES, ROOM_PLATFORMS, RoomChanges
+from threadline.messaging.window_templates import WindowTemplates
 from threadline.ports import Channel, EditableChannel, Store, Transaction
 
 _MOST_LISTED = 1_000
@@ -44,6 +45,7 @@ class Outbox:
         sealer: Sealer,
         channels: Mapping[Surface, Channel],
         wake: Callable[[str], None],
+        templates: WindowTemplates,
         *,
         question_lifetime: dt.timedelta,
     ) -> None:
@@ -51,6 +53,7 @@ class Outbox:
         self._sealer = sealer
         self._channels = channels
         self._wake = wake
+        self._templates = templates
         self.question_lifetime = question_lifetime
         """How long a question for approval can be answered in a chat."""
 
@@ -187,6 +190,10 @@ class Outbox:
         was: OutboxStatus = "waiting" if isinstance(report.outcome, Sent) else "sent"
         status, error = _reported(report)
         tx = self._store.scoped(system_scope(tenant_id))
+        if isinstance(report.outcome, WindowClosed):
+            row = await tx.outbox_row(report.key)
+            if row is not None and row.status == was:
+                await self._templates.ask(tx, row)
         return await tx.report_outbox(report.key, was=was, status=status, error=error)
 
     async def list_rows(

@@ -31,6 +31,7 @@ from threadline.core.room_messages import RoomRequest, decode
 from threadline.core.sealing import Sealer
 from threadline.core.threads import Scope, system_scope
 from threadline.messaging.rooms import ROOM_PLATFORMS, bind_opened, discard_refused
+from threadline.messaging.window_templates import WindowTemplates
 from threadline.observability.metrics import Metrics
 from threadline.ports import Clock, Store, StoreSession, Transaction
 
@@ -70,6 +71,7 @@ class Settlement:
         sealer: Sealer,
         clock: Clock,
         metrics: Metrics,
+        templates: WindowTemplates,
         retry: DeliveryRetry,
         *,
         chance: Callable[[], float] = random.random,
@@ -77,6 +79,7 @@ class Settlement:
         self._store = store
         self._sealer = sealer
         self._clock = clock
+        self._templates = templates
         self._retry = retry
         self._chance = chance
         self._deliveries = metrics.counter(
@@ -120,6 +123,8 @@ class Settlement:
                 return await tx.settle_outbox(row.id, worker, status="sent", error=doubtful, message_id=message_id)
             case WindowClosed(reason):
                 self._deliveries.add(row.platform, "window_closed")
+                # First: a crash after it refuses the row again, which enqueues nothing more.
+                await self._templates.ask(tx, row)
                 return await tx.settle_outbox(row.id, worker, status="window_closed", error=_short(reason))
             case Permanent(reason):
                 return await self._dead_letter(tx, row, worker, _short(reason))

@@ -15,6 +15,8 @@ from threadline.ports.platforms import (
     Channel,
     EditableChannel,
     Http,
+    InspectedChannel,
+    InspectionContext,
     LiveChannel,
     PolledChannel,
     Receiver,
@@ -22,6 +24,7 @@ from threadline.ports.platforms import (
     Socket,
     SocketChannel,
     Sockets,
+    WindowedChannel,
 )
 from threadline.ports.process import Cipher, Clock, Processes, Span, SpanKind, Tracer
 from threadline.ports.store import (
@@ -55,6 +58,8 @@ __all__ = [
     "GatewayValues",
     "Guard",
     "Http",
+    "InspectedChannel",
+    "InspectionContext",
     "LiveChannel",
     "Masker",
     "PolledChannel",
@@ -79,6 +84,7 @@ __all__ = [
     "TransactionBody",
     "Verdict",
     "Watch",
+    "WindowedChannel",
     "WritingAgent",
     "WrittenSummary",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from threadline.core.approval_questions import ChatQuestion
@@ -23,6 +23,7 @@ from threadline.core.platform_messages import (
     Transient,
 )
 from threadline.core.turns import Surface, TurnInfo
+from threadline.ports.store import Finding
 
 
 class Channel(Protocol):
@@ -161,6 +162,15 @@ class EditableChannel(Channel, Protocol):
 
 
 @runtime_checkable
+class WindowedChannel(Channel, Protocol):
+    """A platform that accepts replies only for some time after the person's last message."""
+
+    def render_template(self) -> str | None:
+        """The payload of the message that may be sent at any time; None if the operator has configured none."""
+        ...
+
+
+@runtime_checkable
 class LiveChannel(Channel, Protocol):
     """A platform that can show that a reply is being written. Nothing of that stays in the conversation."""
 
@@ -212,6 +222,26 @@ class Sockets(Protocol):
 
     async def open(self, url: str) -> Socket | Transient:
         """Transient if there is no connection. Says nothing of the address in its reasons."""
+        ...
+
+
+class InspectionContext(NamedTuple):
+    """What is known here of how a platform should be set up."""
+
+    tenant_id: str
+    now: dt.datetime
+    serves_public_names: bool
+    """The service requires authentication: otherwise it answers public host names with 421."""
+
+
+class InspectedChannel(Channel, Protocol):
+    """A platform that can be asked how the bot is set up there."""
+
+    def inspect(
+        self, secrets: Mapping[str, str], context: InspectionContext
+    ) -> Generator[HttpRequest, HttpResponse | None, list[Finding]]:
+        """Yields requests and is sent their responses, None where there was none. Returns what is wrong. The secrets
+        are sufficient. SettingsInvalid like `build_request`."""
         ...
 
 

@@ -205,7 +205,7 @@ class FakeSlack(FakePlatform):
                 return await self._set_status(given)
             case "auth.test":
                 me = {"user_id": BOT_USER, "user": "threadline", "bot_id": "B0FAKE"}
-                return told({"ok": True, "team_id": TEAM, **me})
+                return told({"ok": True, "team_id": TEAM, **me}, x_oauth_scopes=",".join(sorted(self.scopes)))
         return told({"ok": False, "error": "unknown_method"})
 
     def _open_connection(self, authorization: str) -> Told:

@@ -40,6 +40,9 @@ class FakeTelegram(FakePlatform):
         self._numbers: dict[int, int] = {}
         self._updates = 0
         self.waiting: list[dict[str, Any]] = []
+        self.has_privacy_mode = True
+        self.webhook_info: dict[str, Any] = {}
+        """What getWebhookInfo adds: the last error, the kinds of updates."""
         self._messages: dict[tuple[int, int], dict[str, Any]] = {}
         self._queries: dict[str, dt.datetime] = {}
         """When each button was pressed that was not answered yet."""
@@ -123,10 +126,10 @@ class FakeTelegram(FakePlatform):
                 self.webhook = None
                 return told({"ok": True, "result": True, "description": "Webhook was deleted"})
             case "getWebhookInfo":
-                info = {"has_custom_certificate": False, "pending_update_count": len(self.waiting)}
+                info = {"has_custom_certificate": False, "pending_update_count": len(self.waiting), **self.webhook_info}
                 return told({"ok": True, "result": {"url": self.webhook or "", **info}})
             case "getMe":
-                abilities = {"can_join_groups": True, "can_read_all_group_messages": False}
+                abilities = {"can_join_groups": True, "can_read_all_group_messages": not self.has_privacy_mode}
                 return told({"ok": True, "result": {**BOT, **abilities, "supports_inline_queries": False}})
         return _error(404, "Not Found")
 

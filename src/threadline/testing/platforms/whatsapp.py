@@ -1,6 +1,7 @@
 """A stand-in for WhatsApp's Cloud API: signed webhooks and statuses out, `/messages` in.
 
-The window is real: a person who has not written for 24 hours of the clock cannot be written to.
+The window is real: a person who has not written for 24 hours of the clock cannot be written to, but with one of the
+`templates`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from threadline.testing.platforms.platform import FakePlatform, Fault, Reply, fa
 
 NUMBER_ID = "106540352242922"
 NUMBER = "15550783881"
+ACCOUNT = "102290129340398"
+APP_ID = "634974688087057"
 WINDOW = dt.timedelta(hours=24)
 
 
@@ -39,6 +42,18 @@ class FakeWhatsApp(FakePlatform):
         self._access_token = access_token
         self._verify_token = verify_token
         self._wamids = 0
+        self.permissions = ["whatsapp_business_management", "whatsapp_business_messaging"]
+        self.token_ends_at = 0
+        self.subscribed_apps: list[dict[str, Any]] = [{"whatsapp_business_api_data": {"id": APP_ID}}]
+        self.subscription: dict[str, Any] | None = {
+            "object": "whatsapp_business_account",
+            "callback_url": "",
+            "active": True,
+            "fields": [{"name": "messages", "version": "v23.0"}],
+        }
+        """What Meta delivers, and where to: by default the webhook's address."""
+        self.templates: set[tuple[str, str]] = set()
+        """Name and language of the approved ones, none of which has parameters."""
         self._wrote_at: dict[str, dt.datetime] = {}
 
     @property
@@ -96,10 +111,23 @@ class FakeWhatsApp(FakePlatform):
         return f"wamid.FAKE{self._wamids:08}"
 
     async def _answer(self, asked: Asked) -> Told:
+        if asked.path.endswith(f"/{APP_ID}/subscriptions"):
+            if asked.headers.get("authorization") != f"Bearer {APP_ID}|{self._app_secret}":
+                return _error(400, 190, "Invalid OAuth access token signature.")
+            if self.subscription is None:
+                return told({"data": []})
+            address = self.subscription["callback_url"] or self.webhook
+            return told({"data": [{**self.subscription, "callback_url": address}]})
         if asked.headers.get("authorization") != f"Bearer {self._access_token}":
             return _error(401, 190, "Invalid OAuth access token - Cannot parse access token")
         if (asked.method, asked.path.rpartition("/")[2]) == ("GET", "me"):
             return told({"id": "122100000000000001", "name": "Threadline"})
+        if asked.method == "GET" and asked.path.endswith("/debug_token"):
+            granular = [{"scope": each, "target_ids": [ACCOUNT]} for each in self.permissions]
+            about = {"app_id": APP_ID, "type": "SYSTEM_USER", "is_valid": True, "expires_at": self.token_ends_at}
+            return told({"data": {**about, "scopes": self.permissions, "granular_scopes": granular}})
+        if asked.method == "GET" and asked.path.endswith(f"/{ACCOUNT}/subscribed_apps"):
+            return told({"data": self.subscribed_apps})
         if asked.method != "POST" or not asked.path.endswith(f"/{NUMBER_ID}/messages"):
             return _error(404, 100, "Unsupported request")
         given = json.loads(asked.body)
@@ -112,12 +140,18 @@ class FakeWhatsApp(FakePlatform):
         fault = self._fault()
         person = str(message.get("to") or message.get("recipient"))
         wrote_at = self._wrote_at.get(person)
-        if wrote_at is None or self.clock.now() - wrote_at >= WINDOW:
+        template = message.get("template") if message.get("type") == "template" else None
+        if template is None and (wrote_at is None or self.clock.now() - wrote_at >= WINDOW):
             fault = Fault("window_closed")
         if fault is not None and fault.kind != "silent":
             return _refusal(fault)
+        if template is not None and (template["name"], template["language"]["code"]) not in self.templates:
+            return _error(404, 132001, "Template name does not exist in the translation")
+        if template is not None and template.get("components"):
+            return _error(400, 132000, "Number of parameters does not match the expected number of params")
         asked = message.get("interactive", {})
         text = str((asked.get("body", {}).get("text") if asked else message.get("text", {}).get("body")) or "")
+        text = f"[{template['name']}]" if template else text
         longest = 1_024 if asked else 4_096
         is_valid = 0 < len(text) <= longest and (not asked or _are_buttons_valid(asked["action"]["buttons"]))
         if message.get("messaging_product") != "whatsapp" or not is_valid:
@@ -150,7 +184,7 @@ def _user_id(person: str) -> str:
 def _webhook(value: dict[str, Any]) -> bytes:
     metadata = {"display_phone_number": NUMBER, "phone_number_id": NUMBER_ID}
     change = {"value": {"messaging_product": "whatsapp", "metadata": metadata, **value}, "field": "messages"}
-    entry = {"id": "102290129340398", "changes": [change]}
+    entry = {"id": ACCOUNT, "changes": [change]}
     return json.dumps({"object": "whatsapp_business_account", "entry": [entry]}).encode()
 
 
