@@ -101,7 +101,7 @@ HTTP_READ = _both("HTTP: read a thread of 100 messages", None)
 HTTP_READ_P99 = _both("HTTP: read a thread of 100 messages: slowest of 100", None)
 HTTP_CHAT = _both("HTTP: chat with the rehearsal agent", None)
 HTTP_CHAT_P99 = _both("HTTP: chat with the rehearsal agent: slowest of 100", None)
-HTTP_RESPONSE = _both("HTTP: create a response with OpenAI's API", None)
+HTTP_RESPONSE = _both("HTTP: create a response with OpenAI's API", _ratio("≥", 0.4))
 HTTP_RESPONSE_P99 = _both("HTTP: create a response with OpenAI's API: slowest of 100", None)
 HTTP_RAW = _both("HTTP: read a thread of 10,000 messages", None)
 STREAMS_MEMORY = Measure("10,000 idle streams: memory", _value(400))
@@ -118,6 +118,13 @@ PAGE_PAINT = Measure("the page: first paint, cold")
 PAGE_INTERACTIVE = Measure("the page: ready to write, cold")
 PAGE_LONG = Measure("the page: a thread of 5,000 messages opens, cold", _value(1_000))
 PAGE_FRAMES = Measure("the page: from frame to frame at 500 events a second")
+CHECKPOINT_PUT = _both("LangGraph: a checkpoint and its writes, against its own saver", _ratio("≤", 1.0))
+CHECKPOINT_READ = _both("LangGraph: the latest checkpoint, against its own saver", _ratio("≤", 1.0))
+CHECKPOINT_BYTES = _both("LangGraph: bytes of a checkpoint, against its own saver", _ratio("≤", 0.1))
+SESSION_ADD = _both("OpenAI Agents: items added, against its own session", _ratio("≤", 1.0))
+SESSION_READ = _both("OpenAI Agents: 1,000 items, against its own session", _ratio("≤", 1.0))
+ADK_APPEND = _both("Google ADK: append_event, against its own service", _ratio("≤", 0.2))
+ADK_READ = _both("Google ADK: a session of 1,000 events, against its own service", None)
 PEERS_APPEND = _both("append a turn at 1,000 messages", None)
 PEERS_READ = _both("last 12 turns at 1,000 messages", None)
 
@@ -192,4 +199,11 @@ MEASURES = (
     PAGE_INTERACTIVE,
     PAGE_LONG,
     PAGE_FRAMES,
+    CHECKPOINT_PUT,
+    CHECKPOINT_READ,
+    CHECKPOINT_BYTES,
+    SESSION_ADD,
+    SESSION_READ,
+    ADK_APPEND,
+    ADK_READ,
 )

@@ -16,6 +16,7 @@ import msgspec
 
 from bench.arena import Arena, arena
 from bench.cases import (
+    adapters,
     append,
     channels,
     chat_start,
@@ -82,6 +83,9 @@ CASES = (
     Case("slow-clients", slow_clients.slow_clients, ("sqlite",)),
     Case("simulation", simulation.simulation, ("sqlite",)),
     Case("page", page.page, ("sqlite",)),
+    Case("langgraph", adapters.langgraph),
+    Case("agents-sessions", adapters.agents_sessions),
+    Case("adk-sessions", adapters.adk_sessions),
     Case("peers", peers.peers),
     Case("search", search.search),
 )

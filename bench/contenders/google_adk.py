@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from google.adk.events import Event
@@ -17,15 +17,18 @@ from google.adk.sessions.base_session_service import GetSessionConfig
 from google.adk.sessions.sqlite_session_service import SqliteSessionService
 from google.genai import types
 
+import threadline
 from bench.workload import Turn
+from threadline.adapters.adk import ThreadlineSessionService
 
 APP, USER = "bench", "ada"
 EVENTS_PER_TURN = 4
 
 
 class AdkSessions:
-    def __init__(self, service: BaseSessionService) -> None:
+    def __init__(self, service: BaseSessionService, close: Callable[[], Awaitable[None]]) -> None:
         self._service = service
+        self.close = close
         self._sessions: dict[str, Session] = {}
 
     async def start(self, turns: Sequence[Turn]) -> str:
@@ -39,6 +42,12 @@ class AdkSessions:
         for event in _events(turn):
             await self._service.append_event(self._sessions[thread_id], event)
 
+    async def append_event(self, thread_id: str, turn: Turn) -> None:
+        """The answer alone. The state of the session changes with it, as it does with an agent's `output_key`."""
+        event = _events(turn)[-1]
+        event.actions.state_delta["answer"] = turn.answer[:100]
+        await self._service.append_event(self._sessions[thread_id], event)
+
     async def last_turns(self, thread_id: str, count: int) -> list[Event]:
         session = await self._service.get_session(
             app_name=APP,
@@ -49,16 +58,21 @@ class AdkSessions:
         assert session is not None
         return session.events
 
-    async def close(self) -> None:
-        await self._service.close()  # type: ignore[attr-defined]
-
 
 async def sqlite(path: Path) -> AdkSessions:
-    return AdkSessions(SqliteSessionService(str(path)))
+    service = SqliteSessionService(str(path))
+    return AdkSessions(service, service.close)  # type: ignore[attr-defined]
 
 
 async def postgres(dsn: str) -> AdkSessions:
-    return AdkSessions(DatabaseSessionService(dsn.replace("postgresql://", "postgresql+asyncpg://")))
+    service = DatabaseSessionService(dsn.replace("postgresql://", "postgresql+asyncpg://"))
+    return AdkSessions(service, service.close)
+
+
+async def ours(place: str) -> AdkSessions:
+    """The ADK with its sessions in Threadline."""
+    opened = await threadline.open(place)
+    return AdkSessions(ThreadlineSessionService(opened), opened.close)
 
 
 def _events(turn: Turn) -> list[Event]:

@@ -14,10 +14,12 @@ from typing import Any, cast
 
 from agents import TResponseInputItem
 from agents.extensions.memory import AdvancedSQLiteSession, SQLAlchemySession
-from agents.memory import SessionABC, SQLiteSession
+from agents.memory import Session, SQLiteSession
 from sqlalchemy.ext.asyncio import create_async_engine
 
+import threadline
 from bench.workload import Turn
+from threadline.adapters.openai_agents import ThreadlineSession
 
 ITEMS_PER_TURN = 4
 
@@ -25,10 +27,10 @@ ITEMS_PER_TURN = 4
 class AgentsSessions:
     """A session object is one thread, kept open as an application would keep it."""
 
-    def __init__(self, make: Callable[[str], SessionABC], close: Callable[[], Any] | None = None) -> None:
+    def __init__(self, make: Callable[[str], Session], close: Callable[[], Any] | None = None) -> None:
         self._make = make
         self._close = close
-        self._sessions: dict[str, SessionABC] = {}
+        self._sessions: dict[str, Session] = {}
 
     async def start(self, turns: Sequence[Turn]) -> str:
         thread_id = uuid.uuid4().hex
@@ -43,6 +45,10 @@ class AgentsSessions:
 
     async def last_turns(self, thread_id: str, count: int) -> list[TResponseInputItem]:
         return await self._sessions[thread_id].get_items(limit=count * ITEMS_PER_TURN)
+
+    async def everything(self, thread_id: str) -> list[TResponseInputItem]:
+        """What a runner reads before each run."""
+        return await self._sessions[thread_id].get_items()
 
     async def close(self) -> None:
         for session in self._sessions.values():
@@ -60,6 +66,12 @@ async def advanced_sqlite(path: Path) -> AgentsSessions:
     return AgentsSessions(
         lambda thread_id: AdvancedSQLiteSession(session_id=thread_id, db_path=path, create_tables=True)
     )
+
+
+async def ours(place: str) -> AgentsSessions:
+    """The SDK with its sessions in Threadline."""
+    opened = await threadline.open(place)
+    return AgentsSessions(lambda thread_id: ThreadlineSession(thread_id, opened.as_user()), opened.close)
 
 
 async def sqlalchemy_sqlite(path: Path) -> AgentsSessions:

@@ -10,7 +10,8 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Annotated, Any, TypedDict
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.conformance import checkpointer_test, validate
 from langgraph.graph import START, MessagesState, StateGraph
 
@@ -142,3 +143,36 @@ def test_long_lists_and_large_values_are_read_as_they_were_stored(gateway: threa
     state = builder.compile(checkpointer=ThreadlineSaver(gateway)).get_state(config).values
     assert state["items"] == [0, *[item for count in range(2, 40) for item in (count, 2 * count - 2)]]
     assert len(state["large"]) == 50_000_000
+
+
+def test_a_message_that_is_changed_in_place_is_stored_as_it_is(gateway: threadline.SyncGateway) -> None:
+    saver = ThreadlineSaver(gateway)
+    messages = [HumanMessage(f"question {number}", additional_kwargs={"n": 1}) for number in range(40)]
+
+    def stored(version: int) -> list[BaseMessage]:
+        checkpoint = empty_checkpoint()
+        checkpoint["channel_values"] = {"messages": list(messages)}
+        checkpoint["channel_versions"] = {"messages": f"{version:010}.1"}
+        config: Any = {"configurable": {"thread_id": "changed", "checkpoint_ns": ""}}
+        new: Any = {"messages": f"{version:010}.1"}
+        latest = saver.put(config, checkpoint, {"source": "loop", "step": version, "parents": {}}, new)
+        # Another process: it knows nothing of the list.
+        for each in (saver, ThreadlineSaver(gateway)):
+            found = each.get_tuple(latest)
+            assert found is not None
+            assert found.checkpoint["channel_values"]["messages"] == messages
+        return list(found.checkpoint["channel_values"]["messages"])
+
+    stored(1)
+    messages[20].content = "another question"
+    assert stored(2)[20].content == "another question"
+    messages[3].additional_kwargs["n"] = True
+    assert stored(3)[3].additional_kwargs["n"] is True
+    messages[5] = AIMessage("question 5", additional_kwargs={"n": 1})
+    assert isinstance(stored(4)[5], AIMessage)
+    messages[7].additional_kwargs["thing"] = {1, 2}
+    assert stored(5)[7].additional_kwargs["thing"] == {1, 2}
+    del messages[10:]
+    assert len(stored(6)) == 10
+    shown = gateway.thread("changed").messages()
+    assert [message.text for message in shown][3:6] == ["question 3", "question 4", "question 5"]

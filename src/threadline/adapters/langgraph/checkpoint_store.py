@@ -13,7 +13,8 @@ from langgraph.checkpoint.base import WRITES_IDX_MAP, SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from threadline.adapters.langgraph import list_blocks, records
-from threadline.adapters.langgraph.list_blocks import Typed
+from threadline.adapters.langgraph.known_lists import KnownList, KnownLists
+from threadline.adapters.langgraph.list_blocks import Place, Typed
 from threadline.adapters.langgraph.message_log import MessageLog
 from threadline.adapters.langgraph.records import ChannelRecord, CheckpointRecord, TaskWrite, WritesRecord
 from threadline.core.errors import NotFound, StoreCorrupt, ValueChanged
@@ -59,6 +60,7 @@ class CheckpointStore:
         self.gateway = gateway
         self._messages_channel = messages_channel
         self._log = MessageLog()
+        self._lists = KnownLists()
         self._threads: OrderedDict[str, GatewayThread] = OrderedDict()
         self._blocks: OrderedDict[tuple[str, str], float] = OrderedDict()
         self._runs: OrderedDict[str, None] = OrderedDict()
@@ -129,7 +131,7 @@ class CheckpointStore:
 
     def _changes(
         self, serde: SerializerProtocol, thread: GatewayThread, put: Put
-    ) -> tuple[list[ValueChange], list[str], tuple[list[BaseMessage], list[Typed]] | None]:
+    ) -> tuple[list[ValueChange], list[str], tuple[list[BaseMessage], list[str]] | None]:
         values: Mapping[str, Any] = put.checkpoint["channel_values"]
         inline = {name: value for name, value in values.items() if records.is_inline(value)}
         stored = [name for name in values if name not in inline]
@@ -150,18 +152,22 @@ class CheckpointStore:
         for name in stored:
             if name not in put.changed:
                 continue
-            elements = None
-            if not put.namespace and name == self._messages_channel and _are_messages(values[name]):
-                elements = [_serialise_plain(serde, each) for each in values[name]]
-                messages = (values[name], elements)
-            channel, found = _serialise(serde, values[name], elements)
-            blocks.update(found)
+            value = values[name]
+            is_shown = not put.namespace and name == self._messages_channel and _are_messages(value)
+            known = None
+            if is_shown or _is_divided(serde, value):
+                known = self._lists.update((thread.id, put.namespace, name), value, _plain_serialiser(serde))
+            if is_shown and known is not None:
+                messages = (value, known.ids())
+            channel, places = _channel_record(serde, value, known)
+            if known is not None:
+                new = [block for block in places if not self._is_known_block(thread, block)]
+                blocks |= {block: list_blocks.block_data(known.typed, places[block]) for block in new}
             channel_key = records.channel_key(put.namespace, name, put.changed[name])
             changes.append(PutValue(records.CHANNELS, channel_key, records.encode(channel)))
-        new = [block for block in blocks if not self._is_known_block(thread, block)]
-        changes += [PutValue(records.BLOCKS, block, blocks[block]) for block in new]
+        changes += [PutValue(records.BLOCKS, block, data) for block, data in blocks.items()]
         changes += self._run_entry(thread, put.metadata.get("run_id"))
-        return changes, new, messages
+        return changes, list(blocks), messages
 
     def _is_known_block(self, thread: GatewayThread, block: str) -> bool:
         written = self._blocks.get((thread.id, block))
@@ -280,18 +286,19 @@ def _load_channel(serde: SerializerProtocol, channel: ChannelRecord, blocks: Map
     if channel.whole is not None:
         return serde.loads_typed(channel.whole)
     try:
-        return [serde.loads_typed(each) for each in list_blocks.join(channel.entries or [], blocks)]
+        elements = list_blocks.join(channel.entries or [], blocks)
     except KeyError as exc:
         raise StoreCorrupt(f"block {exc} of a checkpoint is missing: restore it from a backup") from exc
+    joined = list_blocks.joined(elements)
+    return [serde.loads_typed(each) for each in elements] if joined is None else serde.loads_typed(joined)
 
 
 async def _read_writes(serde: SerializerProtocol, values: GatewayValues, prefix: str) -> list[tuple[str, str, Any]]:
-    page = await values.list(records.WRITES, prefix=prefix, limit=_PAGE)
-    keys = [value.key for value in page.items if records.is_write_of(value.key, prefix)]
-    while page.next_cursor is not None:
-        page = await values.list(records.WRITES, prefix=prefix, limit=_PAGE, cursor=page.next_cursor)
-        keys += [value.key for value in page.items if records.is_write_of(value.key, prefix)]
-    found = [records.decode_writes(data) for data in (await read_all(values, records.WRITES, keys)).values()]
+    found = [
+        records.decode_writes(_data(value))
+        async for value in list_all(values, records.WRITES, prefix)
+        if records.is_write_of(value.key, prefix)
+    ]
     flat = [(each.task_path, each.task_id, write.index, write) for each in found for write in each.writes]
     # The order in which a run applies the writes of a step.
     flat.sort(key=lambda item: item[:3])
@@ -342,19 +349,23 @@ async def _add_writes(values: GatewayValues, key: str, usual: WritesRecord, spec
     raise ValueChanged(key, version, version)
 
 
-def _serialise(
-    serde: SerializerProtocol, value: Any, elements: list[Typed] | None
-) -> tuple[ChannelRecord, dict[str, bytes]]:
+def _is_divided(serde: SerializerProtocol, value: Any) -> bool:
     # Blocks are found by their content, and only LangGraph's own serialiser gives equal values equal bytes.
-    if type(value) is not list or len(value) < list_blocks.SHORTEST or type(serde) is not JsonPlusSerializer:
+    return type(value) is list and len(value) >= list_blocks.SHORTEST and type(serde) is JsonPlusSerializer
+
+
+def _channel_record(
+    serde: SerializerProtocol, value: Any, known: KnownList | None
+) -> tuple[ChannelRecord, dict[str, Place]]:
+    """The record, and where the blocks are that it names."""
+    if known is None or not _is_divided(serde, value):
         return ChannelRecord(whole=serde.dumps_typed(value)), {}
-    entries, blocks = list_blocks.split(elements or [serde.dumps_typed(each) for each in value])
+    entries, blocks = list_blocks.split(known.typed, known.digests)
     return ChannelRecord(entries=entries), blocks
 
 
-def _serialise_plain(serde: SerializerProtocol, value: Any) -> Typed:
-    typed: Typed = (serde if type(serde) is JsonPlusSerializer else _PLAIN_SERIALIZER).dumps_typed(value)
-    return typed
+def _plain_serialiser(serde: SerializerProtocol) -> Callable[[Any], Typed]:
+    return (serde if type(serde) is JsonPlusSerializer else _PLAIN_SERIALIZER).dumps_typed
 
 
 def _are_messages(value: Any) -> bool:

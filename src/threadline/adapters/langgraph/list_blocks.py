@@ -7,6 +7,7 @@ version costs a few elements and one digest for each block, and reading it costs
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import TypeAlias
@@ -17,6 +18,9 @@ Typed: TypeAlias = tuple[str, bytes]
 """A serialised value: the serialiser's name for its form, and its bytes."""
 Entry: TypeAlias = bytes | Typed
 """A digest of a block, or an element."""
+Place: TypeAlias = tuple[int, int]
+"""A block's first element, and how many it has."""
+Digests: TypeAlias = dict[Place, bytes]
 
 SHORTEST = 17
 """Shorter lists are stored whole."""
@@ -30,25 +34,31 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode_block = msgspec.msgpack.Decoder(list[Typed]).decode
 
 
-def split(elements: Sequence[Typed]) -> tuple[list[Entry], dict[str, bytes]]:
-    """The entries of the list, and its blocks by key. The same elements give the same blocks."""
+def split(elements: Sequence[Typed], digests: Digests) -> tuple[list[Entry], dict[str, Place]]:
+    """The entries of the list, and where its blocks are, by key. The same elements give the same blocks. `digests` are
+    those known before, and get those that are computed."""
     entries: list[Entry] = []
-    blocks: dict[str, bytes] = {}
-    ends = [0]
-    for _, data in elements:
-        ends.append(ends[-1] + len(data))
+    blocks: dict[str, Place] = {}
+    ends = [0, *itertools.accumulate(len(data) for _, data in elements)]
     at = 0
     while at < len(elements):
         group = _group(at, ends)
         if group == 1 and len(elements[at][1]) <= _LARGE_ELEMENT:
             entries.append(elements[at])
         else:
-            block = _encode(elements[at : at + group])
-            digest = blake2b(block, digest_size=16).digest()
+            place = (at, group)
+            digest = digests.get(place)
+            if digest is None:
+                digest = digests[place] = blake2b(block_data(elements, place), digest_size=16).digest()
             entries.append(digest)
-            blocks[digest.hex()] = block
+            blocks[digest.hex()] = place
         at += group
     return entries, blocks
+
+
+def block_data(elements: Sequence[Typed], place: Place) -> bytes:
+    at, length = place
+    return _encode(elements[at : at + length])
 
 
 def _group(at: int, ends: Sequence[int]) -> int:
@@ -71,3 +81,11 @@ def join(entries: Sequence[Entry], blocks: Mapping[str, bytes]) -> list[Typed]:
         else:
             elements.append(entry)
     return elements
+
+
+def joined(elements: Sequence[Typed]) -> Typed | None:
+    """The elements as one serialised list, which is read in one call; None if they are not all msgpack."""
+    if any(kind != "msgpack" for kind, _ in elements):
+        return None
+    # An array of MessagePack is its length, in a head of five bytes, and its elements.
+    return "msgpack", b"".join((b"\xdd", len(elements).to_bytes(4, "big"), *(data for _, data in elements)))

@@ -10,14 +10,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from hashlib import blake2b
 from typing import NamedTuple
 
 import msgspec
 from langchain_core.messages import BaseMessage
 
 from threadline.adapters.langchain_messages import Calls, to_parts
-from threadline.adapters.langgraph.list_blocks import Typed
 from threadline.core.errors import InvalidInput, LimitExceeded, ValueChanged
 from threadline.core.messages import NewMessage
 from threadline.core.parts import TextPart
@@ -57,10 +55,10 @@ class MessageLog:
         self._known: OrderedDict[str, LoggedList] = OrderedDict()
 
     async def store(
-        self, thread: GatewayThread, messages: Sequence[BaseMessage], typed: Sequence[Typed], state: list[ValueChange]
+        self, thread: GatewayThread, messages: Sequence[BaseMessage], ids: Sequence[str], state: list[ValueChange]
     ) -> None:
-        """Stores the state, and with it, in one transaction, what the log lacks."""
-        ids = _ids(typed)
+        """Stores the state, and with it, in one transaction, what the log lacks. An id is a digest of its message and
+        of all before it."""
         for _ in range(_ATTEMPTS):
             move = await self._plan(thread, messages, ids)
             try:
@@ -117,24 +115,17 @@ class MessageLog:
             return await thread.values.write(*values)
 
 
-def _ids(typed: Sequence[Typed]) -> list[str]:
-    ids, before = [], b""
-    for kind, data in typed:
-        before = blake2b(data, digest_size=16, key=before, person=kind.encode()[:16]).digest()
-        ids.append(f"lg.{before.hex()}")
-    return ids
-
-
 def _new_messages(messages: Sequence[BaseMessage], ids: Sequence[str], shown: int) -> list[NewMessage]:
-    if shown >= len(messages):
-        return []
     calls = Calls()
+    if any(message.type == "tool" for message in messages[shown:]):
+        for message in messages[:shown]:
+            calls.add(message)
     found = []
-    for place, message in enumerate(messages):
+    for message, message_id in zip(messages[shown:], ids[shown:], strict=True):
         calls.add(message)
-        parts = to_parts(message, calls) if place >= shown else None
+        parts = to_parts(message, calls)
         if parts is not None:
-            found.append(NewMessage(parts[0], parts[1], id=ids[place]))
+            found.append(NewMessage(parts[0], parts[1], id=message_id))
     return found
 
 
