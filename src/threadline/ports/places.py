@@ -53,6 +53,10 @@ class PlaceOperations(Protocol):
 
     async def context(self, agent_id: str) -> ContextSnapshot | None: ...
 
+    async def contexts(self) -> list[ContextSnapshot]:
+        """The owner's own, by agent id."""
+        ...
+
     async def clear_context(self, agent_id: str) -> bool: ...
 
     async def put_agent(self, agent: Agent) -> Agent:

@@ -40,8 +40,13 @@ class ValueOperations(Protocol):
         with_data: bool = False,
     ) -> list[ValueRow]:
         """The values whose key begins with `prefix`, ordered by the code points of their keys, from the one after
-        `after`; at most `limit`. With data, a list also ends before the value that would make it larger than
-        `core.values.PAGE_BYTES`, if it has one already. NotFound as in `write_values`."""
+        `after`; at most `limit`. With data, a list also ends at the value that would make it larger than
+        `core.values.PAGE_BYTES`, if it has one already; that one comes without its data. NotFound as in
+        `write_values`."""
+        ...
+
+    async def value_namespaces(self, scope: ValueScope, scope_id: str) -> list[str]:
+        """The namespaces that have values, in their order. NotFound as in `write_values`."""
         ...
 
     async def drop_expired_values(self) -> int:

@@ -153,7 +153,12 @@ class Values(GatewayValues):
             descending=descending,
             with_data=with_data,
         )
-        values = tuple([await self._encoder.value(self._scope, *self._place, row) for row in rows])
-        # A page with data may end early, so only an empty one is certainly the last.
-        is_last = not values or (len(values) < limit and not with_data)
-        return Page(values, None if is_last else values[-1].key)
+        # A value without its data did not fit into this page: the next one begins with it.
+        ends_early = with_data and bool(rows) and rows[-1].data is None
+        page = rows[:-1] if ends_early else rows
+        values = tuple([await self._encoder.value(self._scope, *self._place, row) for row in page])
+        return Page(values, values[-1].key if values and (ends_early or len(values) == limit) else None)
+
+    async def namespaces(self) -> Sequence[str]:
+        """Those that have values, in their order. NotFound for a thread that is not here."""
+        return await self._tx.value_namespaces(*self._place)

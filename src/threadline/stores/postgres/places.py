@@ -219,5 +219,10 @@ class PlaceOperations(Operations):
         return rows.context_snapshot(found[0]) if found else None
 
     @in_transaction
+    async def contexts(self) -> list[ContextSnapshot]:
+        found = await self.session.rows(_SQL["list_contexts"], self.session.owner_id)
+        return [rows.context_snapshot(row) for row in found]
+
+    @in_transaction
     async def clear_context(self, agent_id: str) -> bool:
         return await self.session.run(_SQL["clear_context"], self.session.owner_id, agent_id) > 0

@@ -1009,6 +1009,8 @@ CREATE FUNCTION threadline.list_tenant_threads(_tenant text, _owner text, _role 
 
 CREATE FUNCTION threadline.list_threads(_tenant text, _owner text, _role text, _limit integer, _offset integer, _below_us bigint, _below_id text, _archived boolean, _deleted boolean) RETURNS SETOF threadline.thread_columns LANGUAGE plpgsql;
 
+CREATE FUNCTION threadline.list_value_namespaces(_tenant text, _owner text, _role text, _now_us bigint, _scope text, _scope_id text) RETURNS TABLE(problem text, namespace text) LANGUAGE plpgsql;
+
 CREATE FUNCTION threadline.list_values(_tenant text, _owner text, _role text, _now_us bigint, _scope text, _scope_id text, _namespace text, _first text, _end text, _after text, _limit integer, _descending boolean, _page_bytes bigint, _piece_bytes integer) RETURNS TABLE(problem text, key text, version bigint, size integer, key_id text, updated_at timestamp with time zone, expires_at timestamp with time zone, data bytea) LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.load_point(_tenant text, _owner text, _role text, _now_us bigint, _thread text, _new text, _name text, _expected_count integer DEFAULT NULL::integer, _expected_timeline text DEFAULT NULL::text, OUT problem text, OUT result threadline.threads) RETURNS record LANGUAGE plpgsql;

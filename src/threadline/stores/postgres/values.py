@@ -79,6 +79,13 @@ class ValueOperations(Operations):
         )
         return _rows(found, scope_id, namespace)
 
+    async def value_namespaces(self, scope: ValueScope, scope_id: str) -> list[str]:
+        place = (self.session.now_us(), scope, scope_id)
+        found = await self.session.call(_SQL["list_value_namespaces"], *place, reads=True)
+        if found and found[0]["problem"] is not None:
+            raise NotFound(found[0]["problem"], scope_id)
+        return [row["namespace"] for row in found]
+
     async def drop_expired_values(self) -> int:
         self.session.scope.require("system")
         (row,) = await self.session.call(_SQL["drop_expired_values"], self.session.now_us())

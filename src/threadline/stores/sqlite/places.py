@@ -47,6 +47,9 @@ class PlaceOperations(Operations):
     async def context(self, agent_id: str) -> ContextSnapshot | None:
         return await self._engine.read(find_context, agent_id)
 
+    async def contexts(self) -> list[ContextSnapshot]:
+        return await self._engine.read(list_contexts)
+
     async def clear_context(self, agent_id: str) -> bool:
         return await self._engine.write(clear_context, agent_id)
 
@@ -161,6 +164,10 @@ def set_context(session: ScopedSession, agent_id: str, context: CleanText) -> Co
 
 def find_context(session: ScopedSession, agent_id: str) -> ContextSnapshot | None:
     return session.read(rows.context_snapshot, _SQL["find_context"], (session.tenant_id, session.user_id, agent_id))
+
+
+def list_contexts(session: ScopedSession) -> list[ContextSnapshot]:
+    return session.read_all(rows.context_snapshot, _SQL["list_contexts"], (session.tenant_id, session.user_id))
 
 
 def clear_context(session: ScopedSession, agent_id: str) -> bool:

@@ -58,6 +58,9 @@ class ValueOperations(Operations):
         read = self._engine.read_large if with_data and limit > 1 else self._engine.read
         return await read(list_values, scope, scope_id, namespace, prefix, after, limit, descending, with_data)
 
+    async def value_namespaces(self, scope: ValueScope, scope_id: str) -> list[str]:
+        return await self._engine.read(list_namespaces, scope, scope_id)
+
     async def drop_expired_values(self) -> int:
         return await self._engine.write_large(drop_expired_values)
 
@@ -154,9 +157,17 @@ def list_values(
         found = session.rows(query, (*place, first, session.now_us(), limit))
         if not with_data:
             return [ValueRow._make((*row, None)) for row in found]
-        page = found[: fitting([row[3] for row in found])]
-        read = [_read(session, ValueAddress(scope, scope_id, namespace, row[1])) for row in page]
-    return [row for row in read if row is not None]
+        count = fitting([row[3] for row in found])
+        read = [_read(session, ValueAddress(scope, scope_id, namespace, row[1])) for row in found[:count]]
+    page = [row for row in read if row is not None]
+    return [*page, *(ValueRow._make((*row, None)) for row in found[count : count + 1])]
+
+
+def list_namespaces(session: ScopedSession, scope: ValueScope, scope_id: str) -> list[str]:
+    with session.snapshot():
+        _owner(session, scope, scope_id)
+        found = session.rows(_SQL["list_namespaces"], (session.tenant_id, scope, scope_id, session.now_us()))
+    return [namespace for (namespace,) in found]
 
 
 def drop_expired_values(session: ScopedSession) -> int:

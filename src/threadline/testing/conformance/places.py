@@ -122,6 +122,7 @@ class TestContextSnapshots:
     async def test_each_owner_and_agent_has_its_own(
         self, alice: Transaction, bob: Transaction, other_tenant: Transaction
     ) -> None:
+        """The owner's own, by agent id."""
         for tx in (alice, bob, other_tenant):
             for agent_id in ("helper", "other"):
                 await tx.set_context(agent_id, clean_text(f"{tx.scope} {agent_id}"))
@@ -130,6 +131,7 @@ class TestContextSnapshots:
                 snapshot = await tx.context(agent_id)
                 assert snapshot is not None
                 assert snapshot.context == f"{tx.scope} {agent_id}"
+            assert [each.context for each in await tx.contexts()] == [f"{tx.scope} {id}" for id in ("helper", "other")]
 
 
 class TestAgents:

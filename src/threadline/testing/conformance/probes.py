@@ -82,6 +82,7 @@ asks("usage", query=UsageQuery(by=USAGE_GROUPS, first_day=FIRST_DAY, last_day=LA
 asks("saved_point", "saved_name")
 asks("bindings")
 asks("context", "agent_id")
+asks("contexts")
 asks("agent", "agent_id")
 asks("agents")
 asks("user", "user_id")

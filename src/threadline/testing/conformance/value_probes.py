@@ -40,6 +40,16 @@ async def _(tx: Transaction, ids: Ids) -> Any:
     return await tx.list_values("user", another_user(tx, ids), ids.namespace, with_data=True)
 
 
+@probe("value_namespaces")
+async def _(tx: Transaction, ids: Ids) -> Any:
+    return await tx.value_namespaces("thread", ids.thread_id)
+
+
+@probe("value_namespaces")
+async def _(tx: Transaction, ids: Ids) -> Any:
+    return await tx.value_namespaces("user", another_user(tx, ids))
+
+
 @probe("write_values")
 async def _(tx: Transaction, ids: Ids) -> Any:
     address = ValueAddress("thread", ids.thread_id, ids.namespace, ids.value_key)

@@ -181,20 +181,44 @@ class TestListingValues:
 
     @pytest.mark.req("G-09")
     async def test_a_list_with_data_is_bounded_in_bytes(self, alice: Transaction) -> None:
-        """With data, a list also ends before the value that would make it larger than `core.values.PAGE_BYTES`, if it
-        has one already."""
+        """With data, a list also ends at the value that would make it larger than `core.values.PAGE_BYTES`, if it has
+        one already; that one comes without its data."""
         user = alice.scope.user_id
         sizes = {"a": PAGE_BYTES + 1, "b": PAGE_BYTES // 2, "c": PAGE_BYTES // 2, "d": 1}
         for key, size in sizes.items():
             await alice.write_values([put("user", user, key, bytes(size))])
-        pages, after = [], None
+        pages: list[tuple[str, ...]] = []
+        after = None
         while page := await alice.list_values("user", user, "tests", after=after, with_data=True):
-            pages.append("".join(row.key for row in page))
-            assert all(row.data == bytes(sizes[row.key]) for row in page)
-            after = page[-1].key
-        assert pages == ["a", "bc", "d"]
+            whole = [row for row in page if row.data is not None]
+            assert all(row.data == bytes(sizes[row.key]) for row in whole)
+            pages.append((*(row.key for row in whole), *(f"then {row.key}" for row in page if row.data is None)))
+            after = whole[-1].key
+        assert pages == [("a", "then b"), ("b", "c", "then d"), ("d",)]
         without = await alice.list_values("user", user, "tests")
         assert [(row.key, row.size, row.data) for row in without] == [(key, sizes[key], None) for key in sizes]
+
+
+    async def test_the_namespaces_of_values_are_listed(
+        self, alice: Transaction, bob: Transaction, system: Transaction, clock: ManualClock
+    ) -> None:
+        """The namespaces that have values, in their order. NotFound as in `write_values`."""
+        thread = await alice.create_thread(NewThread(id="holder"))
+        assert await alice.value_namespaces("thread", thread.id) == []
+        for namespace in ("b", "a", "ä", "B"):
+            for key in ("one", "two"):
+                address = ValueAddress("thread", thread.id, namespace, key)
+                await alice.write_values([ValueWrite(address, b"data", 4)])
+        await bob.write_values([put("user", "bob", "one")])
+        assert await alice.value_namespaces("thread", thread.id) == ["B", "a", "b", "ä"]
+        assert await alice.value_namespaces("user", "alice") == []
+        for scope, scope_id in (("thread", thread.id), ("user", "alice")):
+            with pytest.raises(NotFound):
+                await bob.value_namespaces(scope, scope_id)  # type: ignore[arg-type]  # both are scopes
+        gone = ValueAddress("thread", thread.id, "gone", "one")
+        await alice.write_values([ValueWrite(gone, b"data", 4, expires_us=to_us(clock.now()) + 1)])
+        clock.advance()
+        assert "gone" not in await alice.value_namespaces("thread", thread.id)
 
 
 class TestExpiringValues:

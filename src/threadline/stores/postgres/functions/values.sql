@@ -194,7 +194,12 @@ BEGIN
     END IF;
     LOOP
         FETCH page INTO held;
-        EXIT WHEN NOT FOUND OR (total > 0 AND total + held.size > _page_bytes);
+        EXIT WHEN NOT FOUND;
+        IF total > 0 AND total + held.size > _page_bytes THEN
+            RETURN QUERY SELECT NULL::text, held.key, held.version, held.size, held.key_id, held.updated_at,
+                held.expires_at, NULL::bytea;
+            EXIT;
+        END IF;
         total := total + held.size;
         RETURN QUERY SELECT NULL::text, held.key, held.version, held.size, held.key_id, held.updated_at,
             held.expires_at, CASE WHEN _page_bytes IS NOT NULL THEN
@@ -202,6 +207,26 @@ BEGIN
             END;
     END LOOP;
     CLOSE page;
+END $$;
+
+CREATE FUNCTION threadline.list_value_namespaces(
+    _tenant text, _owner text, _role text, _now_us bigint, _scope text, _scope_id text
+) RETURNS TABLE (problem text, namespace text) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    entered constant boolean := threadline.enter_scope(_tenant, _owner, _role);
+    now_at constant timestamptz := threadline.from_us(_now_us);
+    holder record;
+BEGIN
+    holder := threadline.find_value_owner(_tenant, _owner, _role, _scope, _scope_id, false);
+    IF holder.problem IS NOT NULL THEN
+        RETURN QUERY SELECT holder.problem, NULL::text;
+        RETURN;
+    END IF;
+    RETURN QUERY SELECT DISTINCT NULL::text, v.namespace FROM threadline.stored_values v
+        WHERE v.tenant_id = _tenant AND v.scope = _scope AND v.scope_id = _scope_id AND v.n = 0
+            AND (v.expires_at IS NULL OR v.expires_at > now_at)
+        ORDER BY v.namespace;
 END $$;
 
 -- The number of rows that had expired and were removed.

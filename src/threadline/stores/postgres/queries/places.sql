@@ -140,5 +140,9 @@ RETURNING agent_id, owner_id, context, created_at, updated_at
 -- name: find_context
 SELECT agent_id, owner_id, context, created_at, updated_at FROM threadline.find_context($1, $2, $3, $4)
 
+-- name: list_contexts
+SELECT agent_id, owner_id, context, created_at, updated_at FROM threadline.context_snapshots
+WHERE tenant_id = $1 AND owner_id = $2 ORDER BY agent_id COLLATE "C"
+
 -- name: clear_context
 DELETE FROM threadline.context_snapshots WHERE tenant_id = $1 AND owner_id = $2 AND agent_id = $3

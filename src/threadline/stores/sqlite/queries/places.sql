@@ -30,6 +30,10 @@ ON CONFLICT (tenant_id, owner_id, agent_id) DO UPDATE SET context = excluded.con
 SELECT agent_id, owner_id, context, created_us, updated_us FROM context_snapshots
 WHERE tenant_id = ? AND owner_id = ? AND agent_id = ?;
 
+-- name: list_contexts
+SELECT agent_id, owner_id, context, created_us, updated_us FROM context_snapshots
+WHERE tenant_id = ? AND owner_id = ? ORDER BY agent_id;
+
 -- name: clear_context
 DELETE FROM context_snapshots WHERE tenant_id = ? AND owner_id = ? AND agent_id = ?;
 

@@ -28,6 +28,11 @@ WHERE tenant_id = ?1 AND scope = ?2 AND scope_id = ?3 AND namespace = ?4 AND key
     AND n = 0 AND (expires_us IS NULL OR expires_us > ?8)
 ORDER BY key DESC LIMIT ?9;
 
+-- name: list_namespaces
+SELECT DISTINCT namespace FROM stored_values
+WHERE tenant_id = ?1 AND scope = ?2 AND scope_id = ?3 AND n = 0 AND (expires_us IS NULL OR expires_us > ?4)
+ORDER BY namespace;
+
 -- name: drop_expired
 DELETE FROM stored_values WHERE tenant_id = ? AND expires_us <= ?;
 
