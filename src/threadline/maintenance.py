@@ -186,13 +186,14 @@ async def administering(settings: Settings, tenant_id: str) -> AsyncIterator[Adm
     try:
         sealer = settings.masking.build_sealer(settings.limits)
         signer = ReceiptSigner(settings.receipts.key)
-        who = f"operator:{_login()}"
+        who = f"operator:{login()}"
         yield Administration(store, sealer, clock, scope, actor_id=who, signer=signer, retention=settings.retention)
     finally:
         await store.close()
 
 
-def _login() -> str:
+def login() -> str:
+    """Who runs this process, for the audit log."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):

@@ -92,3 +92,20 @@ def test_a_purged_tenant_leaves_one_audit_entry(run: Run) -> None:
     acts = run("audit", "list", "--tenant", "acme", "--json").json()["acts"]
     assert [(act["act"], act["target"]) for act in acts] == [("tenant.purged", "acme")]
     assert acts[0]["details"]["rows"]["api_tokens"] == 1
+
+
+@pytest.mark.req("K-06")
+def test_everything_of_a_user_is_exported_and_imported_elsewhere(run: Run, tmp_path: Path) -> None:
+    run("chat", "-p", "What grows in winter?")
+    run("context", "set", "I have a garden.")
+    user = run("users", "list", "--json").json()["users"][0]["id"]
+    assert run("users", "export", user, "-o", str(tmp_path / "all.jsonl")).code == 0
+    assert run("users", "export", user).out == (tmp_path / "all.jsonl").read_text()
+    elsewhere = ("--database", str(tmp_path / "elsewhere.db"))
+    imported = run("threads", "import", str(tmp_path / "all.jsonl"), *elsewhere)
+    assert imported.out.startswith("Imported 1 thread")
+    assert "1 pinned text not imported" in imported.err
+    again = run("threads", "import", str(tmp_path / "all.jsonl"), "--keep-system", *elsewhere)
+    assert again.out.startswith("1 thread already here")
+    assert "I have a garden." in run("context", "show", *elsewhere).out
+    assert run("users", "export", "nobody").err == "threadline: user 'nobody' not found\n"

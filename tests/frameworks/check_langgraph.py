@@ -157,11 +157,11 @@ def test_a_message_that_is_changed_in_place_is_stored_as_it_is(gateway: threadli
         new: Any = {"messages": f"{version:010}.1"}
         latest = saver.put(config, checkpoint, {"source": "loop", "step": version, "parents": {}}, new)
         # Another process: it knows nothing of the list.
-        for each in (saver, ThreadlineSaver(gateway)):
-            found = each.get_tuple(latest)
-            assert found is not None
-            assert found.checkpoint["channel_values"]["messages"] == messages
-        return list(found.checkpoint["channel_values"]["messages"])
+        found = ThreadlineSaver(gateway).get_tuple(latest)
+        assert found is not None
+        read: list[BaseMessage] = found.checkpoint["channel_values"]["messages"]
+        assert read == messages
+        return read
 
     stored(1)
     messages[20].content = "another question"

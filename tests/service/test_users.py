@@ -176,3 +176,23 @@ async def test_a_receipt_is_verified_from_its_json_and_the_public_key_alone(thre
             verify(changed, public_key_of(key))
     with pytest.raises(InvalidInput, match="another key"):
         verify(receipt, public_key_of(new_signing_key()))
+
+
+@pytest.mark.req("K-06")
+async def test_users_download_their_own_archive_and_administrators_everyones(
+    root: Client, threadline: Threadline
+) -> None:
+    archives = "/api/v1/archives"
+    async with client_with(root.url, await token_for(threadline, "ada", "viewer")) as ada:
+        await threadline.as_user("ada").create_thread(title="Garden")
+        own = await ada.http.get("/api/v1/me/archive")
+        assert (own.status_code, own.headers["content-type"]) == (200, "application/jsonl")
+        assert own.headers["cache-control"] == "no-store"
+        names = [next(iter(json.loads(line))) for line in own.text.splitlines()]
+        assert names[-3:] == ["threadline", "timeline", "end"]
+        refused = await ada.http.get(f"{archives}/root")
+        assert (refused.status_code, refused.json()["code"]) == (403, "role_refused")
+    assert (await root.http.get(f"{archives}/ada")).text.count("Garden") == 1
+    assert (await root.http.get(f"{archives}/nobody")).status_code == 404
+    acts = (await root.http.get("/api/v1/audit?limit=1")).json()["acts"]
+    assert [(act["act"], act["target"], act["who"]) for act in acts] == [("user.exported", "ada", "root")]

@@ -91,13 +91,20 @@ def add_users(add: AddCommand) -> None:
     change = add("set", "change a user's name or role", "users:change_user", examples=("ada --role viewer",))
     disable = add("disable", "end a user's access: revoke tokens, sign-ins and links, stop turns", "users:disable_user")
     enable = add("enable", "give a disabled user access again, with new tokens and links", "users:enable_user")
+    export = add(
+        "export",
+        "export everything of a user: threads, pinned texts, links, usage",
+        "users:export_user",
+        examples=("ada -o ada.jsonl",),
+    )
+    export.add_argument("-o", "--output", metavar="FILE", help="write to this file (default: standard output)")
     link = add("link", "print a link that signs a user in once", "users:create_link", examples=("ada --expires 1d",))
     link.add_argument("--expires", metavar="TIME", help="expire after this long: 15m, 1d (default: 15m, see [sign_in])")
     link.add_argument("--url", help="the address of the service (default: that of [sign_in], or of [service])")
     sessions = add("sign-ins", "list where a user is signed in", "users:list_sign_ins")
     out = add("sign-out", "sign a user out on all devices, and end unused links", "users:sign_out")
     out.add_argument("--session", metavar="ID", help="only this one, as threadline users sign-ins prints it")
-    for parser in (create, change, disable, enable, link, sessions, out):
+    for parser in (create, change, disable, enable, export, link, sessions, out):
         parser.add_argument("id", help="the id of the user")
     for parser in (create, change):
         parser.add_argument("--display-name", metavar="NAME", help="a name for people; empty removes it")

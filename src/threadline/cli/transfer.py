@@ -86,10 +86,14 @@ async def import_threads(args: argparse.Namespace) -> None:
             except InvalidImport as exc:
                 raise InvalidInput(_unreadable(args.file, exc)) from exc
         progress.close()
+    pinned = {"pinnedTexts": importer.pinned_added} if importer.pinned_added else {}
     counts = {outcome: sum(each.outcome == outcome for each in imported) for outcome in _OUTCOMES}
-    report(args, {"threads": [each.thread for each in imported], **counts}, "\n".join(_shown(imported)))
+    report(args, {"threads": [each.thread for each in imported], **counts, **pinned}, "\n".join(_shown(imported)))
     if left := sum(each.outcome == "created" and IMPORTED_PROMPT in each.thread.metadata for each in imported):
         what = f"the system prompt of {pluralize(left, 'thread')} is not used, only stored in its metadata"
+        print(f"Note: {what}. If you trust the file, import it with --keep-system.", file=sys.stderr)
+    if importer.pinned_ignored:
+        what = f"{pluralize(importer.pinned_ignored, 'pinned text')} not imported, because they instruct agents"
         print(f"Note: {what}. If you trust the file, import it with --keep-system.", file=sys.stderr)
 
 
@@ -113,6 +117,8 @@ _OUTCOMES: dict[ImportOutcome, str] = {
 
 
 def _shown(imported: list[ImportedThread]) -> Iterator[str]:
+    if not imported:
+        yield "The file has no thread"
     for outcome, text in _OUTCOMES.items():
         ids = [each.thread.id for each in imported if each.outcome == outcome]
         if ids:

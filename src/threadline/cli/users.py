@@ -6,15 +6,16 @@ import argparse
 import datetime as dt
 import sys
 
+from threadline.administration.user_archive import UserArchive
 from threadline.administration.users import USERS_LIMIT
-from threadline.cli.connection import load_settings
-from threadline.cli.output import format_time, pluralize, print_json, print_table, report
+from threadline.cli.connection import admin_scope, load_settings, open_threadline
+from threadline.cli.output import format_time, output_file, pluralize, print_json, print_table, report
 from threadline.cli.printable import printable
 from threadline.cli.thread_ids import find_part
 from threadline.core.channels import User
 from threadline.core.durations import parse_duration
 from threadline.core.sign_ins import SignIn, link_url
-from threadline.maintenance import administering
+from threadline.maintenance import administering, login
 
 
 async def list_users(args: argparse.Namespace) -> None:
@@ -63,6 +64,16 @@ async def enable_user(args: argparse.Namespace) -> None:
     async with administering(settings, settings.tenant) as administration:
         user = await administration.users.enable(args.id)
     report(args, _describe(user), f"Enabled {printable(user.id)}. Old tokens and links stay revoked: create new ones")
+
+
+async def export_user(args: argparse.Namespace) -> None:
+    async with open_threadline(args) as tl:
+        who = f"operator:{login()}"
+        archive = UserArchive(tl.store, tl.sealer, tl.clock, tl.value_encoder, admin_scope(tl), actor_id=who)
+        lines = await archive.export(args.id)
+        with output_file(args.output) as out:
+            async for line in lines:
+                out.write(line)
 
 
 async def create_link(args: argparse.Namespace) -> None:

@@ -54,10 +54,10 @@ class Writer:
         self._count = 0
 
     def thread(self, record: ThreadRecord) -> bytes:
-        return self._line(jsontext.dump({"threadline": VERSION, "thread": _fields(record)}, "thread"))
+        return self._line(jsontext.dump({"threadline": VERSION, "thread": plain_fields(record)}, "thread"))
 
     def item(self, item: PastTurn | TimelineRecord | HiddenRecord | SavedPointRecord | SummaryRecord) -> bytes:
-        return self._line(jsontext.dump({_NAMES[type(item)]: _fields(item)}, "line"))
+        return self._line(jsontext.dump({_NAMES[type(item)]: plain_fields(item)}, "line"))
 
     def message(self, message: Message) -> bytes:
         self._count += 1
@@ -83,7 +83,7 @@ _NAMES: dict[type, str] = {
 }
 
 
-def _fields(record: msgspec.Struct) -> dict[str, Any]:
+def plain_fields(record: msgspec.Struct) -> dict[str, Any]:
     """Without those that are empty, in the order of the struct."""
     plain: dict[str, Any] = msgspec.to_builtins(record)
     return {name: value for name, value in plain.items() if value is not None and value is not False and value != {}}

@@ -32,6 +32,7 @@ from threadline.core.history import (
 from threadline.core.ids import check_id
 from threadline.core.messages import NewMessage
 from threadline.core.transfer import VERSION
+from threadline.core.user_archive import PinnedText, UserBlockReader, is_user_line
 
 T = TypeVar("T", bound=msgspec.Struct)
 _OLD_FIELDS = frozenset(("id", "state_key", "title", "agent_id", "model", "system_prompt", "working_dir", "metadata"))
@@ -81,18 +82,30 @@ class Reader:
         self._longest = longest_line
         self._keep_system = keep_system
         self._offset, self.line = place
+        self.pinned: list[PinnedText] = []
+        """Of the parts about users that were read."""
 
     def blocks(self, raw_lines: Iterable[bytes]) -> Iterator[Block]:
         """The threads of the file. InvalidImport names the invalid line."""
         lines = iter(raw_lines)
         for raw in lines:
             place = Place(self._offset, self.line)
-            block = _BlockReader(self._keep_system)
-            thread = self._checked(raw, block.read_thread)
+            block, user = _BlockReader(self._keep_system), UserBlockReader()
+            thread = self._checked(raw, lambda raw, value, block=block, user=user: _begin(raw, value, block, user))
+            if thread is None:
+                self._read_user(lines, user)
+                continue
             yield Block(place, thread, self._items(lines, block))
             assert block.is_over, "the items of a thread must be read before the next one"
         if self.line == 0:
             raise InvalidImport(1, "file is empty")
+
+    def _read_user(self, lines: Iterator[bytes], user: UserBlockReader) -> None:
+        for raw in lines:
+            if not self._checked(raw, user.read_line):
+                self.pinned += user.pinned
+                return
+        raise InvalidImport(self.line, "file was cut short: it has no `end` line for the user")
 
     def _items(self, lines: Iterator[bytes], block: _BlockReader) -> Iterator[HistoryItem]:
         for raw in lines:
@@ -115,6 +128,14 @@ class Reader:
             return read(raw, jsontext.parse(raw[:-1], "line"))
         except ThreadlineError as exc:
             raise InvalidImport(self.line, str(exc)) from exc
+
+
+def _begin(raw: bytes, value: Any, block: _BlockReader, user: UserBlockReader) -> ThreadRecord | None:
+    """None for the first line of the part about a user."""
+    if not is_user_line(value):
+        return block.read_thread(raw, value)
+    user.read_line(raw, value)
+    return None
 
 
 class _Line:

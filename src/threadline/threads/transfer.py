@@ -20,7 +20,8 @@ from threadline.core.sealing import Sealer
 from threadline.core.threads import Scope
 from threadline.core.transfer import ExportFormat, markdown_head, markdown_message
 from threadline.core.transfer_reader import Place, Reader
-from threadline.ports import Clock, Store
+from threadline.core.user_archive import PinnedText
+from threadline.ports import Clock, Store, Transaction
 from threadline.threads.history_export import export_history
 from threadline.threads.history_import import CheckedRecord, HistoryImporter
 from threadline.threads.user_threads import Threads
@@ -91,7 +92,13 @@ class Importer:
 
     def __init__(self, store: Store, sealer: Sealer, clock: Clock, scope: Scope) -> None:
         self._histories = (store, sealer, clock, scope)
+        self._store = store
+        self._sealer = sealer
         self._scope = scope
+        self.pinned_added = 0
+        """Pinned texts that the last run imported, with `keep_system`."""
+        self.pinned_ignored = 0
+        """Those that it did not, because the file is not vouched for."""
         limits = sealer.limits
         self.longest_line = 2 * limits.message_bytes + limits.metadata_bytes + 65_536
 
@@ -102,13 +109,14 @@ class Importer:
         keep_system: bool = False,
         progress: Callable[[int, int], None] | None = None,
     ) -> list[ImportedThread]:
-        """`keep_system` imports system texts as such, for an operator who vouches for the file. `progress` gets the
+        """`keep_system` imports system texts as such and pinned texts, for an operator who vouches for the file: both
+        instruct agents. `progress` gets the
         number of threads stored and found. InvalidImport names the first bad line, and nothing of that thread is
         stored; of a file with a line that cannot be right, nothing at all."""
         self._scope.require("member")
         importer = HistoryImporter(*self._histories, keep_system=keep_system)
         # In a thread: the largest files take minutes.
-        found = await asyncio.to_thread(self._check, importer, open_lines, keep_system=keep_system)
+        found, pinned = await asyncio.to_thread(self._check, importer, open_lines, keep_system=keep_system)
         done: list[ImportedThread] = []
         for place, checked in found:
             items = _Items(open_lines, place, self.longest_line, keep_system=keep_system)
@@ -120,9 +128,26 @@ class Importer:
                 raise InvalidImport(items.line, str(exc)) from exc
             if progress is not None:
                 progress(len(done), len(found))
+        self.pinned_added, self.pinned_ignored = 0, 0 if keep_system else len(pinned)
+        for text in pinned if keep_system else ():
+            self.pinned_added += await self._pin(text)
         return done
 
-    def _check(self, importer: HistoryImporter, open_lines: OpenLines, *, keep_system: bool) -> list[_Found]:
+    async def _pin(self, text: PinnedText) -> bool:
+        """False if something is pinned for this agent already: it stays."""
+        clean = self._sealer.for_tenant(self._scope.tenant_id).text(text.context, "context")
+
+        async def work(tx: Transaction) -> bool:
+            if await tx.context(text.agent_id) is not None:
+                return False
+            await tx.set_context(text.agent_id, clean)
+            return True
+
+        return await self._store.transact(self._scope, work)
+
+    def _check(
+        self, importer: HistoryImporter, open_lines: OpenLines, *, keep_system: bool
+    ) -> tuple[list[_Found], list[PinnedText]]:
         reader = Reader(self.longest_line, keep_system=keep_system)
         found: list[_Found] = []
         for block in reader.blocks(open_lines(0)):
@@ -132,4 +157,4 @@ class Importer:
                 raise
             except InvalidInput as exc:
                 raise InvalidImport(reader.line, str(exc)) from exc
-        return found
+        return found, reader.pinned

@@ -365,7 +365,8 @@ def _channel_record(
 
 
 def _plain_serialiser(serde: SerializerProtocol) -> Callable[[Any], Typed]:
-    return (serde if type(serde) is JsonPlusSerializer else _PLAIN_SERIALIZER).dumps_typed
+    serialise: Callable[[Any], Typed] = (serde if type(serde) is JsonPlusSerializer else _PLAIN_SERIALIZER).dumps_typed
+    return serialise
 
 
 def _are_messages(value: Any) -> bool:

@@ -138,6 +138,8 @@ PERMISSIONS: dict[str, Permission] = {
     "changeUser": ADMIN,
     "eraseUser": ADMIN,
     "eraseMe": Permission("member"),
+    "exportMe": Permission("viewer"),
+    "exportUser": ADMIN,
     # retention
     "readRetention": ADMIN,
     "listHolds": ADMIN,

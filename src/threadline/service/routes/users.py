@@ -6,9 +6,10 @@ from typing import Annotated
 
 import msgspec
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
+from threadline.administration.user_archive import UserArchive
 from threadline.administration.users import USERS_LIMIT, UserAdministration
 from threadline.api_types import ApiStruct, MeResponse, Moment
 from threadline.core import errors
@@ -24,6 +25,13 @@ from threadline.service.openapi.operation import Body, ResponseSpec, operation
 _USERS = "/api/v1/users"
 # A user id may contain a slash.
 _USER = _USERS + "/{user_id:path}"
+_ARCHIVES = "/api/v1/archives"
+_ARCHIVE = ResponseSpec(
+    200,
+    "JSON Lines: a part about the user (pinned texts, links, places, tokens and sign-ins without their secrets, usage, "
+    "values), then all threads, also archived and deleted ones, as an export in the format `jsonl` writes them.",
+    {"application/jsonl": str},
+)
 
 
 class UserInfo(ApiStruct, frozen=True):
@@ -72,10 +80,12 @@ class UserRoutes:
     def routes(self) -> list[Route]:
         return [
             Route("/api/v1/me", self.read_me, methods=["GET"]),
+            Route("/api/v1/me/archive", self.export_me, methods=["GET"]),
             Route(_USERS, self.list_users, methods=["GET"]),
             Route(_USERS, self.create_user, methods=["POST"]),
             Route(_USER, self.read_user, methods=["GET"]),
             Route(_USER, self.change_user, methods=["PATCH"]),
+            Route(_ARCHIVES + "/{user_id:path}", self.export_user, methods=["GET"]),
             Route("/api/v1/me", self.erase_me, methods=["DELETE"]),
             Route(_USER, self.erase_user, methods=["DELETE"]),
         ]
@@ -165,6 +175,34 @@ class UserRoutes:
         administration = self._threadline.administration(scope_of(request))
         query = read_query(request, EraseMeQuery)
         return json_response(await administration.erasure.erase_oneself(query.confirm))
+
+    @operation(
+        "exportMe",
+        "Export everything of the caller",
+        _ARCHIVE,
+        tag="users",
+        description="Of your own account only. `importThreads` takes the file.",
+        errors=(errors.NotFound, errors.InvalidName),
+    )
+    async def export_me(self, request: Request) -> Response:
+        return await self._archive(request, scope_of(request).user_id)
+
+    @operation(
+        "exportUser",
+        "Export everything of a user",
+        _ARCHIVE,
+        tag="users",
+        description="The audit log names who did it.",
+        errors=(errors.NotFound, errors.InvalidName),
+    )
+    async def export_user(self, request: Request) -> Response:
+        return await self._archive(request, request.path_params["user_id"])
+
+    async def _archive(self, request: Request, user_id: str) -> Response:
+        tl = self._threadline
+        lines = await UserArchive(tl.store, tl.sealer, tl.clock, tl.value_encoder, scope_of(request)).export(user_id)
+        headers = {"content-disposition": 'attachment; filename="threadline-archive.jsonl"'}
+        return StreamingResponse(lines, media_type="application/jsonl", headers=headers)
 
     def _users(self, request: Request) -> UserAdministration:
         return self._threadline.administration(scope_of(request)).users

@@ -198,7 +198,6 @@ class TestListingValues:
         without = await alice.list_values("user", user, "tests")
         assert [(row.key, row.size, row.data) for row in without] == [(key, sizes[key], None) for key in sizes]
 
-
     async def test_the_namespaces_of_values_are_listed(
         self, alice: Transaction, bob: Transaction, system: Transaction, clock: ManualClock
     ) -> None:
