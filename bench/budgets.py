@@ -125,6 +125,9 @@ SESSION_ADD = _both("OpenAI Agents: items added, against its own session", _rati
 SESSION_READ = _both("OpenAI Agents: 1,000 items, against its own session", _ratio("≤", 1.0))
 ADK_APPEND = _both("Google ADK: append_event, against its own service", _ratio("≤", 0.2))
 ADK_READ = _both("Google ADK: a session of 1,000 events, against its own service", None)
+HISTORY_IMPORT = _both("import of another program's conversations", None)
+HISTORY_IMPORT_AGAIN = _both("the same import repeated", None)
+HISTORY_IMPORT_MEMORY = _both("the same import: memory", _value(250))
 PEERS_APPEND = _both("append a turn at 1,000 messages", None)
 PEERS_READ = _both("last 12 turns at 1,000 messages", None)
 
@@ -206,4 +209,7 @@ MEASURES = (
     SESSION_READ,
     ADK_APPEND,
     ADK_READ,
+    HISTORY_IMPORT,
+    HISTORY_IMPORT_AGAIN,
+    HISTORY_IMPORT_MEMORY,
 )

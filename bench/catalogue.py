@@ -22,6 +22,7 @@ from bench.cases import (
     chat_start,
     compaction,
     crowd,
+    history_import,
     http,
     masking,
     matrix,
@@ -86,6 +87,7 @@ CASES = (
     Case("langgraph", adapters.langgraph),
     Case("agents-sessions", adapters.agents_sessions),
     Case("adk-sessions", adapters.adk_sessions),
+    Case("import", history_import.history_import),
     Case("peers", peers.peers),
     Case("search", search.search),
 )

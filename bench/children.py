@@ -7,8 +7,11 @@ process has the database to itself. Streaming has a process of its own because m
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import io
 import re
 import sys
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,6 +24,7 @@ from bench.contenders.bare_sqlite_crowd import BareSqliteCrowd
 from bench.contenders.ours import ThreadlineLibrary
 from bench.crowds import Crowd, run_crowd
 from bench.places import ROOT
+from threadline.cli.main import main as terminal
 from threadline.core.prompts import Prompt
 
 READY = b"ready\n"
@@ -44,6 +48,18 @@ class KilledTurnsOrder(msgspec.Struct, frozen=True):
     thread_ids: list[str]
     question: str
     key: str
+
+
+class ImportOrder(msgspec.Struct, frozen=True):
+    place: str
+    file: str
+
+
+class ImportReport(msgspec.Struct, frozen=True):
+    created: int
+    unchanged: int
+    seconds: float
+    peak_megabytes: float
 
 
 class StreamReport(msgspec.Struct, frozen=True):
@@ -83,9 +99,9 @@ class Child:
         assert self._process.stdin is not None
         self._process.stdin.write(b"go\n")
 
-    async def report(self, kind: type[T]) -> T:
+    async def report(self, kind: type[T], *, seconds: float = 240) -> T:
         assert self._process.stdout is not None
-        line = await asyncio.wait_for(self._process.stdout.readline(), 240)
+        line = await asyncio.wait_for(self._process.stdout.readline(), seconds)
         await self._process.wait()
         return msgspec.json.decode(line, type=kind)
 
@@ -150,6 +166,18 @@ async def stream(order: StreamOrder) -> StreamReport:
     return report
 
 
+def import_history(order: ImportOrder) -> ImportReport:
+    """`threadline threads import`, in this process."""
+    shown = io.StringIO()
+    words = ("threads", "import", "--from", "chatgpt", order.file, "--database", order.place, "--json")
+    started = time.perf_counter()
+    with contextlib.redirect_stdout(shown):
+        terminal(words)
+    seconds = time.perf_counter() - started
+    threads = msgspec.json.decode(shown.getvalue())["threads"]
+    return ImportReport(threads.get("created", 0), threads.get("unchanged", 0), seconds, _peak_megabytes())
+
+
 def _peak_megabytes() -> float:
     # Not ru_maxrss: that remembers what the process was before it became this program, a copy of the bench.
     peak = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
@@ -161,6 +189,8 @@ def main(task: str, order: str) -> None:
     found: Any
     if task == "killed-turns":
         found = asyncio.run(killed_turns(msgspec.json.decode(order, type=KilledTurnsOrder)))
+    elif task == "import":
+        found = import_history(msgspec.json.decode(order, type=ImportOrder))
     elif task == "crowd":
         found = asyncio.run(crowd(msgspec.json.decode(order, type=CrowdOrder)))
     else:

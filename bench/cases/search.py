@@ -25,8 +25,9 @@ RARE = "quetzalcoatlus"
 
 async def search(arena: Arena) -> list[Row]:
     """Searches in 1,000,000 messages of 200 characters in 1,000 threads of one owner: a word that ten messages hold,
-    two words together, words in one message of a hundred and in two of three, and an unused word; single messages,
-    and grouped by thread as the page shows them. People search while they type, so every keystroke waits for this."""
+    two words together, words in one message of a hundred and in two of three, and an unused word; words that are being
+    typed, a text without spaces, and a title; single messages, and grouped by thread as the page shows them. People
+    search while they type, so every keystroke waits for this."""
     ours = await ThreadlineLibrary.open(await place_for_ours(arena))
     total = arena.sized(1_000_000, 20_000)
     await _fill(ours, total)
@@ -38,9 +39,15 @@ async def search(arena: Arena) -> list[Row]:
         "a word in one of a hundred": _HUNDREDTH,
         "a word in two of three": commonest_word(),
         "a word nobody used": "archaeopteryx",
+        "the beginning of a rare word": RARE[:6],
+        "two letters": commonest_word()[:2],
+        "a text without spaces": _CHINESE[2:6],
+        "a frequent word without spaces": _CHINESE_HUNDREDTH,
     }
     operations: dict[str, Operation] = {name: partial(ours.user.search, query) for name, query in queries.items()}
     operations |= {f"{name}, by thread": partial(ours.user.search_threads, query) for name, query in queries.items()}
+    # Only threads have titles.
+    operations["a title, by thread"] = partial(ours.user.search_threads, f"{_TITLE} 7")
     taken = await interleave(operations, rounds=arena.sized(10, 5), repeats=2)
     await ours.close()
     return [timing(SEARCH, OURS, samples, at=f"{total:,} messages, {name}") for name, samples in taken.items()]
@@ -48,20 +55,30 @@ async def search(arena: Arena) -> list[Row]:
 
 _SECOND = "pterodactyl"
 _HUNDREDTH = "plesiosaur"
+_CHINESE = "\u6211\u4eec\u660e\u5929\u53bb\u5317\u4eac\u770b\u957f\u57ce"
+"""We go to Beijing tomorrow to see the Great Wall."""
+_CHINESE_HUNDREDTH = "\u8c22\u8c22"
+_TITLE = "ichthyosaurs"
 
 
 async def _fill(ours: ThreadlineLibrary, total: int) -> None:
     draw = random.Random(SEED)  # noqa: S311 - the same text in every run is the point
     texts = [prose(draw, TEXT) for _ in range(5_000)]
     for first in range(0, total, MESSAGES_PER_THREAD):
-        thread_id = await ours.start([])
+        thread = ours.add(await ours.user.create_thread(title=f"{_TITLE} {first // MESSAGES_PER_THREAD}"))
         messages = [_message(number, texts, total) for number in range(first, min(first + MESSAGES_PER_THREAD, total))]
-        await ours.thread(thread_id).append(*messages)
+        await thread.append(*messages)
 
 
 def _message(number: int, texts: list[str], total: int) -> NewMessage:
     marks = itertools.compress(
-        (RARE, _SECOND, _HUNDREDTH),
-        (number % (total // 10) == 7, number % (total // 5) == 7, number % 100 == 50),
+        (RARE, _SECOND, _HUNDREDTH, _CHINESE, _CHINESE_HUNDREDTH),
+        (
+            number % (total // 10) == 7,
+            number % (total // 5) == 7,
+            number % 100 == 50,
+            number % (total // 10) == 9,
+            number % 100 == 51,
+        ),
     )
     return user(" ".join((texts[number % len(texts)], *marks)))
