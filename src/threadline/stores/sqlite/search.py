@@ -3,7 +3,8 @@
 Each word is quoted, so that no operator of the index works. The index contains messages, not histories: for each
 candidate, best first, `MessageVisibility` looks up whether a thread's current history contains it, until the page is
 full. If more than `RANKED` messages match, only the owner's newest are ranked, so a common word costs no more than a
-rare one; of those that a filter has to choose from, `RANKED_WITH_FILTER`. `thread_search.py` groups hits by thread.
+rare one; of those that a filter has to choose from, `RANKED_WITH_FILTER`. A word that so many have is not taken for the
+beginning of others. `thread_search.py` groups hits by thread.
 
 The search index, which lags a little behind the messages: they are indexed in order of arrival.
 
@@ -125,21 +126,36 @@ class ThreadMatcher:
 
 def candidates(session: ScopedSession, words: list[Term], matching: ThreadFilter) -> list[int]:
     """Numbers of messages that hold all the words, best first."""
-    query, unrelated = quote_words(words[:WORDS_AT_A_TIME]), 0
     most = RANKED_WITH_FILTER if matching else RANKED
-    newest = session.rows(_SQL["find_newest"], (query, most + 1))
-    if len(newest) > most:
-        # The owner's own word is asked for only here: to meet it costs more than to look a few messages up in vain.
-        query, unrelated = f"owner : {owner_word(session.tenant_id, session.user_id)} AND {query}", 1
-        newest = session.rows(_SQL["find_newest"], (query, most))
-    if not newest:
-        return []
-    ranked = [number for (number,) in session.rows(_SQL["rank_from"], (query, newest[-1][0], unrelated))]
+    ranked = _ranked(session, words[:WORDS_AT_A_TIME], most)
     for first in range(WORDS_AT_A_TIME, len(words), WORDS_AT_A_TIME):
         rest = quote_words(words[first : first + WORDS_AT_A_TIME])
         also = {number for (number,) in session.rows(_SQL["find_newest"], (rest, -1))}
         ranked = [number for number in ranked if number in also]
     return ranked
+
+
+def _ranked(session: ScopedSession, words: list[Term], most: int) -> list[int]:
+    query, whole = quote_words(words), quote_words([Term(word.text) for word in words])
+    newest = session.rows(_SQL["find_newest"], (whole, most + 1))
+    # The owner's own word is asked for only where too many match: to meet it costs more than to look a few messages up
+    # in vain.
+    owner = f"owner : {owner_word(session.tenant_id, session.user_id)} AND "
+    if len(newest) <= most and query != whole:
+        # For a prefix the index collects all messages before it gives the first: the same query is not asked twice.
+        found = session.rows(_SQL["rank_newest"], (0, query, most + 1))
+        if len(found) > most:
+            found = session.rows(_SQL["rank_newest"], (1, owner + query, most))
+        found.sort(key=lambda row: (row[1], row[0]), reverse=True)
+        return [number for number, _ in found]
+    # Where the word itself is frequent, longer words are not looked for: as many messages have it as are ranked.
+    unrelated = 0
+    if len(newest) > most:
+        whole, unrelated = owner + whole, 1
+        newest = session.rows(_SQL["find_newest"], (whole, most))
+    if not newest:
+        return []
+    return [number for (number,) in session.rows(_SQL["rank_from"], (whole, newest[-1][0], unrelated))]
 
 
 def quote_words(words: list[Term]) -> str:

@@ -39,6 +39,9 @@ SELECT rowid FROM message_words WHERE message_words MATCH ? ORDER BY rowid DESC 
 SELECT rowid FROM message_words WHERE message_words MATCH ? AND rowid >= ?
 ORDER BY closeness(message_words, ?) DESC, rowid DESC;
 
+-- name: rank_newest
+SELECT rowid, closeness(message_words, ?1) FROM message_words WHERE message_words MATCH ?2 ORDER BY rowid DESC LIMIT ?3;
+
 -- name: read_hit
 SELECT id, seq, role, parts, created_us FROM messages WHERE no = ?;
 
