@@ -16,6 +16,7 @@ from threadline.clock import SystemClock
 from threadline.core.errors import StoreFailed, ThreadlineError, TokenRefused
 from threadline.core.platform_messages import Arrival
 from threadline.matrix import message_format
+from threadline.matrix.allow_list import may_talk
 from threadline.matrix.arrivals import ArrivalCompleter
 from threadline.matrix.bridge import CLAIM_PERIODS, SURFACE, Bridge, RoomDelivery
 from threadline.matrix.device import DeviceFolder, OpenBatch, SyncCursor
@@ -27,12 +28,15 @@ from threadline.matrix.events_in import (
     Retraction,
     RoomText,
     Unreadable,
+    Upgrade,
+    VerificationStep,
     accepted_invitation,
     departure,
     invitation,
     is_own_join,
     read,
     read_recipient,
+    read_to_device,
 )
 from threadline.matrix.homeserver import (
     Batch,
@@ -44,7 +48,9 @@ from threadline.matrix.homeserver import (
 )
 from threadline.matrix.reply_stream import LiveViews
 from threadline.matrix.room_sender import RoomSender
-from threadline.matrix.rooms import RoomFactory, RoomReconciler, server_of
+from threadline.matrix.room_upgrades import RoomUpgrades
+from threadline.matrix.rooms import RoomFactory, RoomReconciler
+from threadline.matrix.verification import Verifications
 from threadline.messaging.circuit_breaker import CircuitBreaker
 from threadline.messaging.delivery_worker import DeliveryWorker
 from threadline.messaging.settlement import ROOM_RETRY
@@ -52,7 +58,7 @@ from threadline.settings import MatrixSettings
 
 log = logging.getLogger("threadline.matrix")
 
-ReadEvent: TypeAlias = RoomText | Unreadable | Retraction | Reaction | Departure
+ReadEvent: TypeAlias = RoomText | Unreadable | Retraction | Reaction | Departure | Upgrade | VerificationStep
 Work: TypeAlias = Coroutine[Any, Any, None]
 
 # After an earlier process's claims are over, its replies are sent within a second or two.
@@ -75,9 +81,11 @@ class Bot:
         self._bridge = bridge
         self._settings = settings
         self._encryption = Encryption(homeserver, folder)
+        self._verifications = Verifications(homeserver, settings, lambda: self._encryption.master_key)
         self._cursor = SyncCursor(folder)
         self._reconciler = RoomReconciler(bridge, homeserver)
         self._arrivals = ArrivalCompleter(homeserver)
+        self._upgrades = RoomUpgrades(bridge, homeserver)
         self._tasks: set[asyncio.Task[None]] = set()
         self._rooms: dict[str, asyncio.Task[None]] = {}
         self._in_flight: set[tuple[str, bool]] = set()
@@ -178,11 +186,13 @@ class Bot:
     async def _process(self, batch: Batch, since: str | None) -> None:
         opened = self._cursor.begin(batch.position)
         for room_id, inviter in batch.invites.items():
-            self._start(opened, self._answer_invite(room_id, inviter))
+            self._delay(room_id, self._start(opened, self._answer_invite(room_id, inviter)))
         if since is not None:
             for room in batch.rooms:
                 events = await self._complete(room, since)
                 self._enqueue(opened, room.room_id, events)
+        for step in filter(None, map(read_to_device, batch.to_device)):
+            self._start(opened, self._verifications.take(step))
         if batch.has_keys:
             for room_id, event_id in self._cursor.unread:
                 self._start(opened, self._read_again(opened, room_id, event_id))
@@ -195,6 +205,7 @@ class Bot:
             await retry_until_up(lambda: self.homeserver.leave(room_id))
             return
         await retry_until_up(lambda: self.homeserver.join(room_id))
+        await self._upgrades.arrive(room_id)
         await retry_until_up(lambda: self._bridge.deliver(invitation(room_id, inviter)))
 
     async def _complete(self, room: RoomBatch, since: str) -> list[RawEvent]:
@@ -226,9 +237,17 @@ class Bot:
                 found.append(each)
         if found:
             earlier = self._rooms.get(room_id)
-            task = asyncio.create_task(self._work(opened, found, earlier), name=f"room {room_id}")
-            self._rooms[room_id] = task
-            task.add_done_callback(lambda done: self._rooms.pop(room_id) if self._rooms[room_id] is done else None)
+            self._enter(room_id, asyncio.create_task(self._work(opened, found, earlier), name=f"room {room_id}"))
+
+    def _enter(self, room_id: str, task: asyncio.Task[None]) -> None:
+        """Events of the room are processed after this task."""
+        self._rooms[room_id] = task
+        task.add_done_callback(lambda done: self._rooms.pop(room_id) if self._rooms.get(room_id) is done else None)
+
+    def _delay(self, room_id: str, joining: asyncio.Task[None]) -> None:
+        """What is written in a room that the bot joins is processed after its threads were moved there."""
+        if room_id not in self._rooms:
+            self._enter(room_id, joining)
 
     async def _work(self, opened: OpenBatch, found: list[ReadEvent], earlier: asyncio.Task[None] | None) -> None:
         if earlier is not None:
@@ -241,6 +260,10 @@ class Bot:
             elif isinstance(each, Departure):
                 await self._see_off(each)
                 self._end(opened, each)
+            elif isinstance(each, Upgrade):
+                self._delay(each.replacement, self._start(opened, self._upgrades.follow(each), each))
+            elif isinstance(each, VerificationStep):
+                self._start(opened, self._verifications.take(each), each)
             else:
                 await self._deliver(each)
                 self._end(opened, each)
@@ -316,7 +339,7 @@ class Bot:
         elif not isinstance(found, Unreadable):
             self._enqueue(opened, room_id, [event])
 
-    def _start(self, opened: OpenBatch | None, work: Work, each: ReadEvent | None = None) -> None:
+    def _start(self, opened: OpenBatch | None, work: Work, each: ReadEvent | None = None) -> asyncio.Task[None]:
         """Runs work beside the rooms' queues; an event in it is counted in its batch already."""
         if opened is not None and each is None:
             opened.add()
@@ -339,6 +362,7 @@ class Bot:
         task.add_done_callback(lambda _: work.close())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _recover(self) -> None:
         """Continues what an earlier process of this bot, or another process, left."""
@@ -349,14 +373,6 @@ class Bot:
                 log.warning("recovery failed: %s", exc)
             # Turns whose process died produce no event here, so they are looked for.
             await asyncio.sleep(self._settings.recovery_seconds)
-
-
-def may_talk(settings: MatrixSettings, matrix_id: str) -> bool:
-    """Whether the allow lists let this user talk to the bot. Without a list, users of the bot's own server may."""
-    server = server_of(matrix_id)
-    if matrix_id in settings.users or "*" in settings.servers or server in settings.servers:
-        return True
-    return not settings.users and not settings.servers and server == server_of(settings.user)
 
 
 def _identity(each: ReadEvent) -> tuple[str, bool]:

@@ -67,6 +67,11 @@ class Encryption:
         self._backed_up: set[str] | None = None
         self._is_backing_up = False
 
+    @property
+    def master_key(self) -> str | None:
+        """The public key that is the account's identity."""
+        return None if self._keys is None else self._keys.master_id
+
     async def set_up(self, password: str) -> None:
         """Does what is missing. EncryptionIncomplete; HomeserverAway: call it again; HomeserverRefused."""
         published = await self._published()

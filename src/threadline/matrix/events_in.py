@@ -24,6 +24,8 @@ QUESTION = "io.threadline.question"
 """In a message that asks for an approval: its token."""
 
 _FILES = {"m.image": "image", "m.file": "file", "m.audio": "audio", "m.video": "video", "m.location": "location"}
+_VERIFICATION = "m.key.verification."
+_REQUEST = f"{_VERIFICATION}request"
 _QUOTED = re.compile(r"(?:> [^\n]*\n)+\n?")
 _REACTIONS = {"🛑": "!stop", "⏹": "!stop", "✅": "!yes", "✔": "!yes", "❌": "!no", "✖": "!no"}
 # Enough to recognise a long message by; the agent usually has all of it in the history.
@@ -87,9 +89,29 @@ class Departure(NamedTuple):
     sender: str
 
 
+class Upgrade(NamedTuple):
+    """The room ended; `replacement` takes its place."""
+
+    room_id: str
+    event_id: str
+    sender: str
+    replacement: str
+
+
+class VerificationStep(NamedTuple):
+    """A message of a verification, which `transaction_id` names. `room_id` is None if it was sent to the device."""
+
+    room_id: str | None
+    event_id: str
+    sender: str
+    kind: str
+    transaction_id: str
+    content: Content
+
+
 def read(
     room_id: str, event: RawEvent, me: str, my_name: str | None = None
-) -> RoomText | Unreadable | Retraction | Reaction | Departure | None:
+) -> RoomText | Unreadable | Retraction | Reaction | Departure | Upgrade | VerificationStep | None:
     """None for events that do not concern the bot."""
     event_id, sender, content = event.get("event_id"), event.get("sender"), event.get("content")
     if not isinstance(event_id, str) or not isinstance(sender, str) or not isinstance(content, dict):
@@ -106,8 +128,16 @@ def read(
         case "m.room.redaction":
             target = event.get("redacts") or content.get("redacts")
             return Retraction(room_id, event_id, sender, target, _time(event)) if isinstance(target, str) else None
+        case "m.room.tombstone":
+            replacement = content.get("replacement_room")
+            return Upgrade(room_id, event_id, sender, replacement) if isinstance(replacement, str) else None
         case "m.reaction":
             return _read_reaction(room_id, event_id, sender, content, _time(event))
+        case str(kind) if kind.startswith(_VERIFICATION):
+            return _read_verification(room_id, event_id, sender, kind, content)
+        case "m.room.message" if content.get("msgtype") == _REQUEST:
+            is_for_me = content.get("to") == me
+            return VerificationStep(room_id, event_id, sender, _REQUEST, event_id, content) if is_for_me else None
         case "m.room.message":
             found = _read_text(room_id, event_id, sender, content, me, my_name)
             return None if found is None else found._replace(sent_at=_time(event))
@@ -128,6 +158,25 @@ def _read_reaction(room_id: str, event_id: str, sender: str, content: Content, s
 def _read_departure(room_id: str, event_id: str, who: object, content: Content, me: str) -> Departure | None:
     has_left = content.get("membership") in {"leave", "ban"}
     return Departure(room_id, event_id, who) if has_left and isinstance(who, str) and who != me else None
+
+
+def _read_verification(
+    room_id: str, event_id: str, sender: str, kind: str, content: Content
+) -> VerificationStep | None:
+    relation = content.get("m.relates_to")
+    target = relation.get("event_id") if isinstance(relation, dict) else None
+    return VerificationStep(room_id, event_id, sender, kind, target, content) if isinstance(target, str) else None
+
+
+def read_to_device(event: RawEvent) -> VerificationStep | None:
+    """None for what is no verification."""
+    kind, sender, content = event.get("type"), event.get("sender"), event.get("content")
+    if not isinstance(kind, str) or not kind.startswith(_VERIFICATION) or not isinstance(content, dict):
+        return None
+    id = content.get("transaction_id")
+    if not isinstance(id, str) or not isinstance(sender, str):
+        return None
+    return VerificationStep(None, f"{id} {kind}", sender, kind, id, content)
 
 
 def _time(event: RawEvent) -> dt.datetime:

@@ -1,4 +1,4 @@
-"""The homeserver client of the bot: the only module that uses matrix-nio.
+"""The homeserver client of the bot: the only module that talks to a homeserver, with matrix-nio.
 
 Errors that matrix-nio returns or raises become two exceptions: the server is away, and a retry may help; or it refused,
 and a retry does not help. Events are the plain dictionaries of the wire format, decrypted where possible.
@@ -71,6 +71,7 @@ class Batch(NamedTuple):
     """Room ids, and who invited."""
     has_keys: bool
     """Whether keys came with it, so that what was unreadable may be readable now."""
+    to_device: list[RawEvent]
 
 
 class RoomKey(NamedTuple):
@@ -146,6 +147,9 @@ class Homeserver:
     async def sync(self, since: str | None, *, wait_seconds: float, full_state: bool = False) -> Batch:
         """The events since then; waits for some up to `wait_seconds`. Uploads and queries keys first."""
         await self.maintain_keys()
+        if self._client.olm:
+            # nio would cancel verifications that use what it does not know: see `verification`.
+            self._client.olm.handle_key_verification = lambda event: None
         wait = 0 if full_state else int(wait_seconds * 1000)
         # nio starts at its own position, which is ahead of ours when a batch is requested again. It also ignores a
         # response that ends at its position: of a homeserver where nothing happened since, the state of every room.
@@ -179,7 +183,8 @@ class Homeserver:
             for room_id, info in answer.rooms.join.items()
         ]
         invites = {room_id: self._inviter(info) for room_id, info in answer.rooms.invite.items()}
-        return Batch(answer.next_batch, rooms, invites, bool(answer.to_device_events))
+        to_device = [event.source for event in answer.to_device_events]
+        return Batch(answer.next_batch, rooms, invites, bool(to_device), to_device)
 
     def _inviter(self, info: Any) -> str:
         mine = (event for event in info.invite_state if getattr(event, "state_key", None) == self.user_id)
@@ -272,13 +277,11 @@ class Homeserver:
         name: str | None = None if room is None else room.user_name(user_id)
         return name
 
-    async def send(self, room_id: str, content: Content, transaction_id: str) -> str:
-        """Sends a message; its event id. The same transaction id again gives the event of the first call."""
+    async def send(self, room_id: str, content: Content, transaction_id: str, *, kind: str = "m.room.message") -> str:
+        """Sends an event; its id. The same transaction id again gives the event of the first call."""
         if not self.is_known(room_id):
             raise HomeserverAway(f"{room_id} is not known yet", is_outage=False)
-        sending = self._client.room_send(
-            room_id, "m.room.message", content, tx_id=transaction_id, ignore_unverified_devices=True
-        )
+        sending = self._client.room_send(room_id, kind, content, tx_id=transaction_id, ignore_unverified_devices=True)
         try:
             event_id: str = (await self._ask(sending)).event_id
         except HomeserverRefused as exc:

@@ -3,6 +3,7 @@ import { createInterface } from "node:readline";
 import * as sdk from "matrix-js-sdk";
 import { logger } from "matrix-js-sdk/lib/logger.js";
 import { decodeRecoveryKey } from "matrix-js-sdk/lib/crypto-api/recovery-key.js";
+import { VerificationPhase, VerificationRequestEvent, VerifierEvent } from "matrix-js-sdk/lib/crypto-api/verification.js";
 import { AllDevicesIsolationMode, OnlySignedDevicesIsolationMode } from "matrix-js-sdk/lib/crypto-api/index.js";
 
 logger.setLevel("silent");
@@ -107,7 +108,26 @@ const steps = {
       hasIdentity: await crypto.userHasCrossSigningKeys(bot, true),
       verified: status.isCrossSigningVerified(),
       signed: signed.map((each) => each.signedByOwner),
+      verifiedDevices: signed.map((each) => each.isVerified()),
     };
+  },
+  // Asks in a room, or a device. `matches` is what the person says when they have compared.
+  async verify(user, room, device, matches) {
+    const asked = room ? crypto.requestVerificationDM(user, room) : crypto.requestDeviceVerification(user, device);
+    const request = await asked;
+    const ready = new Promise((resolve) => {
+      const look = () => request.phase === VerificationPhase.Ready && resolve();
+      request.on(VerificationRequestEvent.Change, look);
+      look();
+    });
+    await ready;
+    const verifier = await request.startVerification("m.sas.v1");
+    const shown = new Promise((resolve) => verifier.on(VerifierEvent.ShowSas, resolve));
+    const verified = verifier.verify().then(() => "verified", (error) => String(error.message));
+    const sas = await shown;
+    if (matches) await sas.confirm();
+    else sas.mismatch();
+    return { emoji: sas.sas.emoji, decimal: sas.sas.decimal, end: await verified };
   },
 };
 
