@@ -102,6 +102,10 @@ class MeResponse(ApiStruct, frozen=True):
     display_name: str | None = None
 
 
+class HomeResponse(ApiStruct, frozen=True):
+    thread: ThreadInfo | None = None
+
+
 class MessageInfo(ApiStruct, frozen=True):
     """A stored message in the form of an AI SDK UIMessage."""
 

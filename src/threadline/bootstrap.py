@@ -33,6 +33,7 @@ from threadline.core.turns import CHANNELS, Surface, Turn
 from threadline.core.values import ValueScope
 from threadline.core.windows import windows
 from threadline.library import UserView
+from threadline.messaging.home_threads import HomeThreads
 from threadline.observability.metrics import Metrics
 from threadline.ports import Admission, Agent, Clock, Guard, Processes, Store, Summariser, Tracer
 from threadline.process_agents import open_directory
@@ -126,6 +127,7 @@ class Threadline:
         shown = windows(settings.windows.reading, settings.windows.channels)
         self.follow_ups = FollowUps(store, self.sealer, self.directory, meters, settings, summariser)
         self.compaction = self.follow_ups.compaction
+        self.homes = HomeThreads.of(settings.channels, settings.agent)
         self.prompts = PromptReader(store, shown, settings.agent, self.metrics, self.follow_ups.make_room)
         leases = Leases(store, self.processes, timing or Timing(lease_seconds=settings.service.lease_seconds))
         handover = settings.service.handover_seconds
@@ -236,6 +238,7 @@ class Threadline:
                 self.usage_reports(scope),
                 self.store,
                 self.value_encoder,
+                self.homes,
                 surface,
             )
         )
@@ -394,6 +397,4 @@ def _meters(
 
 
 def _guard(settings: Settings) -> Guard | None:
-    if not settings.guard.patterns:
-        return None
-    return PatternGuard(settings.guard.patterns, settings.guard.message)
+    return PatternGuard(settings.guard.patterns, settings.guard.message) if settings.guard.patterns else None

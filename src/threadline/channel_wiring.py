@@ -24,6 +24,7 @@ from threadline.messaging.chat_commands import ChatCommands
 from threadline.messaging.credentials import Credentials
 from threadline.messaging.delivery_intake import DeliveryIntake
 from threadline.messaging.diagnosis import ChannelDiagnosis
+from threadline.messaging.home_threads import HomeThreads
 from threadline.messaging.identities import BotIdentities
 from threadline.messaging.inbox import Inbox
 from threadline.messaging.links import Links
@@ -290,7 +291,7 @@ class Messaging:
             runner,
             directory,
             self.outbox,
-            ChatCommands(self._sealer, directory.configured_row),
+            ChatCommands(self._sealer, directory.configured_row, HomeThreads.of(self.settings, default_agent)),
             UnlinkedSenders(self._store, self.links, self.outbox),
             ApprovalAnswers(self._store, approvals, turns, self.outbox, runner, self._clock),
             approver,

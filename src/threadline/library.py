@@ -183,6 +183,10 @@ class ThreadHandle(GatewayThread):
     async def set_summary(self, text: str) -> Summary:
         return await self._services.compaction.set_summary(self._services.scope, self.id, text)
 
+    async def make_home(self) -> None:
+        services = self._services
+        self.info = await services.store.transact(services.scope, partial(services.homes.choose, thread_id=self.id))
+
     async def stop(self, turn_id: str | None = None) -> bool:
         await self._threads.read(self.id)
         active = await self._threads.active_turns(self.id)
@@ -236,6 +240,10 @@ class UserView(Gateway):
 
     async def thread(self, thread_id: str) -> ThreadHandle:
         return self._handle(await self._threads.find(thread_id))
+
+    async def home_thread(self) -> ThreadHandle | None:
+        home = await self._services.homes.find(self._services.store.scoped(self.scope))
+        return None if home is None else self._handle(home)
 
     async def threads(
         self,

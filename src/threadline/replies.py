@@ -19,6 +19,7 @@ from threadline.core.threads import Scope
 from threadline.core.turn_commits import Accepted
 from threadline.core.turns import Surface, Turn, TurnInfo, reply_id, turn_info
 from threadline.core.values import ValueScope
+from threadline.messaging.home_threads import HomeThreads
 from threadline.ports import Approver, GatewayReply, Store, Verdict
 from threadline.threads.compaction import Compaction
 from threadline.threads.contexts import Contexts
@@ -63,6 +64,7 @@ class UserServices(NamedTuple):
     usage: UsageReports
     store: Store
     value_encoder: ValueEncoder
+    homes: HomeThreads
     surface: Surface
 
     @property

@@ -176,6 +176,9 @@ class SyncThread(ThreadAttributes):
     def set_summary(self, text: str) -> Summary:
         return self._loop.wait(self._thread.set_summary(text))
 
+    def make_home(self) -> None:
+        self._loop.wait(self._thread.make_home())
+
     def stop(self, turn_id: str | None = None) -> bool:
         return self._loop.wait(self._thread.stop(turn_id))
 
@@ -234,6 +237,10 @@ class SyncGateway:
 
     def thread(self, thread_id: str) -> SyncThread:
         return SyncThread(self._loop, self._loop.wait(self._gateway.thread(thread_id)))
+
+    def home_thread(self) -> SyncThread | None:
+        home = self._loop.wait(self._gateway.home_thread())
+        return None if home is None else SyncThread(self._loop, home)
 
     def threads(
         self,

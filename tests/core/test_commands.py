@@ -26,6 +26,7 @@ PUBLIC = (
     "!context",
     "!chats",
     "!open <chat>",
+    "!home [here]",
     "!rename <name>",
     "!archive",
     "!clear",
@@ -88,7 +89,7 @@ def test_anything_else_is_ordinary_text(text: str) -> None:
         ("!sav", "Unknown command !sav. Did you mean !save? !help lists all commands."),
         ("!brnach x", "Unknown command !brnach. Did you mean !branch? !help lists all commands."),
         ("!xyzzy", "Unknown command !xyzzy. !help lists all commands."),
-        ("!whoam", "Unknown command !whoam. !help lists all commands."),
+        ("!whoamii", "Unknown command !whoamii. !help lists all commands."),
         ("!newer", "Unknown command !newer. Did you mean !new? !help lists all commands."),
     ],
 )

@@ -23,7 +23,7 @@ from threadline.core.channels import OutboxRow
 from threadline.core.messages import Message
 from threadline.core.threads import Scope, Thread, system_scope
 from threadline.core.turns import Turn
-from threadline.messaging.bindings import home_key
+from threadline.messaging.home_threads import home_key
 from threadline.ports import Store, Transaction
 from threadline.settings import ChannelSettings, ChannelsSettings, ServiceSettings, Settings
 from threadline.testing.clock import ManualClock

@@ -22,7 +22,7 @@ from tests.messaging.test_kills import new_database, reachable
 from tests.ports import free_port
 from threadline.core.parts import ToolPart
 from threadline.core.threads import Scope, system_scope
-from threadline.messaging.bindings import home_key
+from threadline.messaging.home_threads import home_key
 from threadline.testing.platforms import FakePlatform, FakeSlack, FakeTelegram, FakeWhatsApp
 from threadline.testing.platforms.loopback import Told
 

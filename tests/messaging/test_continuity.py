@@ -14,7 +14,7 @@ from threadline.core.errors import StoreFailed
 from threadline.core.prompts import PromptMessage
 from threadline.core.threads import Scope
 from threadline.core.windows import REFUSED_TEXT
-from threadline.messaging.bindings import home_key
+from threadline.messaging.home_threads import home_key
 from threadline.ports import Store
 from threadline.settings import GuardSettings
 from threadline.testing.clock import ManualClock

@@ -16,7 +16,7 @@ from tests.messaging.conftest import KEYS
 from tests.messaging.killed_process import Place, open_place, start
 from tests.ports import free_port
 from threadline.core.threads import Scope, system_scope
-from threadline.messaging.bindings import home_key
+from threadline.messaging.home_threads import home_key
 from threadline.testing.platforms import FakeSlack
 
 SENDERS = {"U1001": "ada", "U1002": "bob", "U1003": "ada"}

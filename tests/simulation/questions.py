@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from tests.simulation.agent import Plan
 from threadline.core.turns import Policy
-from threadline.messaging.bindings import home_key
+from threadline.messaging.home_threads import home_key
 
 TENANT = "sim"
 AGENT = "planner"

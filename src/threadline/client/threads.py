@@ -60,6 +60,7 @@ from threadline.core.values import ValueChange
 from threadline.ports import Approver, GatewayThread
 
 THREADS = "/api/v1/ai/threads"
+HOME = "/api/v1/me/home"
 _PAGE = 500
 _JSON = {"content-type": "application/json"}
 
@@ -236,6 +237,11 @@ class RemoteThread(GatewayThread):
     async def stop(self, turn_id: str | None = None) -> bool:
         answer = await self._transport.call("POST", f"{CHAT}/{self.id}/stop", _present({"turnId": turn_id}))
         return read(answer, api.StopResponse).stopped > 0
+
+    async def make_home(self) -> None:
+        answer = await self._transport.call("PUT", HOME, {"thread": self.id})
+        home = read(answer, api.HomeResponse).thread
+        self.info = self.info if home is None else to_thread(home)
 
     async def export(self, format: ExportFormat = "jsonl") -> AsyncIterator[bytes]:
         async with self._transport.open("GET", f"{self._path}/export", query={"format": format}) as answer:

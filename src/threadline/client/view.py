@@ -12,7 +12,7 @@ from threadline.client.bridge import BridgeClient
 from threadline.client.filters import condition_query, filter_query
 from threadline.client.replies import RemoteReply, earlier_reply
 from threadline.client.stored_values import RemoteValues
-from threadline.client.threads import THREADS, RemoteThread, create, read_thread, thread_body
+from threadline.client.threads import HOME, THREADS, RemoteThread, create, read_thread, thread_body
 from threadline.client.transport import RetryPolicy, Transport
 from threadline.client.values import (
     read,
@@ -102,6 +102,10 @@ class Client(Gateway):
             # Keys with other characters exist in the library; over HTTP such a thread is reached by its id.
             raise NotFound("thread", thread_id)
         return RemoteThread(self._transport, await read_thread(self._transport, thread_id))
+
+    async def home_thread(self) -> RemoteThread | None:
+        home = read(await self._transport.call("GET", HOME), api.HomeResponse).thread
+        return None if home is None else RemoteThread(self._transport, to_thread(home))
 
     async def threads(
         self,

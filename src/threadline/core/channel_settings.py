@@ -39,6 +39,8 @@ class ChannelsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A webhook gets 503 while the oldest message has waited longer than this."""
     live_after_seconds: float = 1.0
     """A reply that takes longer is announced while it is written; 0: none is."""
+    home: Literal["user", "agent"] = "user"
+    """Which private chats share a history while their user has chosen no home thread: all, or those with one agent."""
     policy: ChatPolicy = "queue"
     """What happens to a message that arrives while a turn runs, on every platform, Matrix included."""
     slack: ChannelSettings = ChannelSettings()

@@ -16,11 +16,19 @@ from threadline.core.threads import NewThread, Scope, Thread
 from threadline.core.turns import Lease, Policy, Surface, Turn, TurnStatus
 
 
+class HomeClaim(NamedTuple):
+    """The home thread: that of the binding `place` of surface `web`, else the first of the living threads under these
+    state keys."""
+
+    place: str
+    keys: tuple[str, ...]
+
+
 class ArrivalClaim(NamedTuple):
     """The inbox row of a platform's message, claimed in the commit that stores its turn.
 
-    A place that is bound decides the thread. A place that is not, or whose thread was deleted, is bound to the thread
-    that `TurnAcceptance.new_thread` finds or creates."""
+    A place that is bound decides the thread. A place that is not, or whose thread was deleted, is bound to the home
+    thread, or without one to the thread that `TurnAcceptance.new_thread` finds or creates."""
 
     platform: Surface
     key: str
@@ -31,6 +39,7 @@ class ArrivalClaim(NamedTuple):
     """As the bindings spell it."""
     is_question_checked: bool = False
     """Whether the caller knows that the text does not answer the question that is open at the place."""
+    home: HomeClaim | None = None
 
 
 class TurnAcceptance(msgspec.Struct, frozen=True, kw_only=True):

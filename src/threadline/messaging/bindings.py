@@ -1,15 +1,12 @@
 """Bindings: which thread a place (chat, channel, room) of a messaging platform continues.
 
-Each user has one home thread per agent, found by its state key; the web page and the terminal list it like any other.
-A user's private places share it until a command binds one of them to another thread. In a shared place a reply must not
-use private messages: there the user has a thread for that place alone. Several users of a channel must not read each
-other's threads, so a place is bound separately for each user.
+A user's private places share the home thread (`home_threads`) until a command binds one of them to another thread. In a
+shared place a reply must not use private messages: there the user has a thread for that place alone. Several users of a
+channel must not read each other's threads, so a place is bound separately for each user.
 """
 
 from __future__ import annotations
 
-import hashlib
-import re
 from typing import NamedTuple
 
 from threadline.core.channels import Binding
@@ -17,9 +14,8 @@ from threadline.core.ids import new_id, new_state_key
 from threadline.core.platform_messages import Arrival
 from threadline.core.threads import NewThread, Thread
 from threadline.core.turns import Surface
+from threadline.messaging.home_threads import HomeThreads
 from threadline.ports import Transaction
-
-_PLAIN = re.compile(r"[a-zA-Z0-9_-]{1,64}", re.ASCII)
 
 
 class CurrentThread(NamedTuple):
@@ -27,12 +23,6 @@ class CurrentThread(NamedTuple):
 
     binding: Binding
     thread: Thread
-
-
-def home_key(agent_id: str) -> str:
-    """The state key of the home thread for an agent."""
-    name = agent_id if _PLAIN.fullmatch(agent_id) else hashlib.sha256(agent_id.encode()).hexdigest()[:32]
-    return f"home-{name}"
 
 
 def bound_place(place: str, owner_id: str) -> str:
@@ -45,14 +35,6 @@ def place_of(arrival: Arrival, owner_id: str) -> str:
     return bound_place(arrival.place, owner_id) if arrival.author is None else arrival.place
 
 
-async def home_thread(tx: Transaction, agent_id: str) -> Thread:
-    """The user's home thread, created if there is none."""
-    key = home_key(agent_id)
-    return await tx.thread_by_key(key) or await tx.create_thread(
-        NewThread(id=new_id(), state_key=key, agent_id=agent_id)
-    )
-
-
 async def new_thread_for(tx: Transaction, agent_id: str | None, title: str | None) -> Thread:
     """A new, empty thread that is not the home thread."""
     new = NewThread(
@@ -62,13 +44,13 @@ async def new_thread_for(tx: Transaction, agent_id: str | None, title: str | Non
 
 
 async def current_thread(
-    tx: Transaction, surface: Surface, place: str, agent_id: str, *, is_shared: bool
+    tx: Transaction, surface: Surface, place: str, agent_id: str, homes: HomeThreads, *, is_shared: bool
 ) -> CurrentThread:
     """The place's binding and thread. A private place without a thread, or whose thread is deleted, is bound to the
     home thread; a shared one gets a thread of its own."""
     binding = await tx.binding(surface, place)
     thread = None if binding is None else await tx.thread(binding.thread_id)
     if binding is None or thread is None:
-        thread = await (new_thread_for(tx, agent_id, None) if is_shared else home_thread(tx, agent_id))
+        thread = await (new_thread_for(tx, agent_id, None) if is_shared else homes.open(tx, agent_id))
         binding = await tx.bind(surface, place, thread.id)
     return CurrentThread(binding, thread)

@@ -9,6 +9,7 @@ from threadline.core.commands import Command, find_spec
 from threadline.core.open_questions import question_in
 from threadline.core.sealing import Sealer
 from threadline.messaging.command_executor import CommandCall, Hint, interpret
+from threadline.messaging.home_threads import HomeThreads
 from threadline.messaging.place_threads import CommandContext, FindConfigured, PlaceThreads, chat_executor
 from threadline.messaging.rooms import ROOM_PLATFORMS, RoomChanges, RoomThreads, close_space, room_handlers, welcome
 from threadline.messaging.shared_rooms import check_command
@@ -27,8 +28,9 @@ class CommandReply(NamedTuple):
 class ChatCommands:
     """What it writes belongs to the caller's transaction."""
 
-    def __init__(self, sealer: Sealer, configured: FindConfigured) -> None:
+    def __init__(self, sealer: Sealer, configured: FindConfigured, homes: HomeThreads) -> None:
         self._sealer = sealer
+        self.homes = homes
         self._configured = configured
 
     async def read(self, tx: Transaction, context: CommandContext, text: str) -> Command | Hint | None:
@@ -45,7 +47,7 @@ class ChatCommands:
     ) -> CommandReply:
         """InvalidInput, NotFound and Conflict say why it failed, in words for the user."""
         if context.platform not in ROOM_PLATFORMS:
-            threads = PlaceThreads(tx, self._sealer, context)
+            threads = PlaceThreads(tx, self._sealer, context, self.homes)
             text = await self._run(tx, context, threads, command)
             return CommandReply(text, stopped=tuple(threads.stopped))
         await check_command(tx, context, command)
@@ -71,7 +73,7 @@ class ChatCommands:
         await close_space(tx, self._sealer, space)
 
     def room(self, tx: Transaction, context: CommandContext, recipient: str, request_id: str) -> RoomThreads:
-        return RoomThreads(tx, self._sealer, context, recipient, request_id)
+        return RoomThreads(tx, self._sealer, context, self.homes, recipient, request_id)
 
 
 def _call(tx: Transaction, context: CommandContext, threads: PlaceThreads) -> CommandCall:

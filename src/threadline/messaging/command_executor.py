@@ -99,6 +99,14 @@ class CommandThreads(Protocol):
 
     async def archive(self) -> None: ...
 
+    async def home(self) -> ChatInfo | None:
+        """The user's home thread: the one that their private chats on platforms continue."""
+        ...
+
+    async def make_home(self) -> ChatInfo:
+        """Makes the thread of this place the home thread. Conflict if others read a place that continues it."""
+        ...
+
     async def ask(self, question: OpenQuestion | None) -> None:
         """Keeps the question open in this place, in place of any other; None closes it."""
         ...
@@ -285,6 +293,34 @@ async def archive_chat(call: CommandCall) -> str:
     return f"Archived. You can still write here; {call.spell(f'open {thread.id}')} opens it anywhere."
 
 
+async def home_chat(call: CommandCall) -> str:
+    if call.argument is not None:
+        return await _make_home(call)
+    # First: a private chat that has no thread yet gets the home thread.
+    current_id = await _current_id(call)
+    home = await call.threads.home()
+    here = f"{call.spell('home here')} makes it this chat."
+    if home is None:
+        return f"You have no home chat yet. {here}"
+    if home.id == current_id:
+        return f"This is your home chat: private chats on platforms continue it ({count_of(home)})."
+    if call.is_read_by_others:
+        return f"Your home chat is another one. {call.spell('home')} in a private chat with me shows it."
+    opens = f"{call.spell(f'open {home.id}')} continues it here."
+    title = escape(home.title or home.id)
+    return f"Your private chats on platforms continue **{title}** ({count_of(home)}). {opens} {here}"
+
+
+async def _make_home(call: CommandCall) -> str:
+    if call.argument != "here":
+        raise InvalidInput(f"{call.spell('home')} takes nothing, or {call.spell('home here')}, got “{call.argument}”")
+    if call.is_read_by_others:
+        branch = call.spell("branch")
+        raise InvalidInput(f"others read this place, and what you write in private would be here: {branch} it first")
+    thread = await call.threads.make_home()
+    return f"This is your home chat now: private chats on platforms continue it ({count_of(thread)})."
+
+
 async def clear_chat(call: CommandCall) -> str:
     if not call.is_confirmed:
         await call.threads.ask(ask_to_confirm("clear", call.user_id, call.now))
@@ -316,6 +352,7 @@ HANDLERS: Mapping[CommandName, Handler] = {
     "context": show_chat,
     "chats": list_chats,
     "open": open_chat,
+    "home": home_chat,
     "rename": rename_chat,
     "archive": archive_chat,
     "clear": clear_chat,

@@ -29,7 +29,7 @@ from threadline.core.threads import Scope, system_scope
 from threadline.core.turn_commits import Accepted, AcceptRefusal, TurnAcceptance
 from threadline.core.turns import Policy, Surface
 from threadline.messaging.approval_answers import AnswerRefused, ApprovalAnswers
-from threadline.messaging.arrival_turns import claim_of, turn_request
+from threadline.messaging.arrival_turns import claim_of, home_of, turn_request
 from threadline.messaging.chat_commands import ChatCommands, CommandReply, is_for_viewers
 from threadline.messaging.command_executor import Hint
 from threadline.messaging.denials import Denial, find_denial
@@ -238,9 +238,10 @@ class Inbox:
         is_command = arrival.kind == "message" and parse(arrival.text) is not None
         room_thread = await self._room_events.thread(scope, arrival)
         agent_id = (room_thread and room_thread.agent_id) or self._agents[arrival.platform]
-        request = turn_request(arrival, agent_id, self._policies[arrival.platform])
+        home = home_of(scope, arrival, agent_id, self._commands.homes)
+        request = turn_request(arrival, agent_id, self._policies[arrival.platform], home)
         try:
-            new = self._turns.seal(scope, request, arrival=claim_of(scope, arrival, correlation_id))
+            new = self._turns.seal(scope, request, arrival=claim_of(scope, arrival, correlation_id, home))
             # Other processes leave it to this one, which leases it when the burst before it is through.
             new = msgspec.structs.replace(new, lease=self._runner.holder().lease, is_only_reserved=True)
         except InvalidText:

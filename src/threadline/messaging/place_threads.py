@@ -17,7 +17,7 @@ from threadline.core.open_questions import OpenQuestion, with_question
 from threadline.core.sealing import Sealer
 from threadline.core.threads import NewThread, SavedPoint, Thread, ThreadChanges
 from threadline.core.turns import Surface, Turn
-from threadline.messaging.bindings import CurrentThread, current_thread, home_key, new_thread_for
+from threadline.messaging.bindings import CurrentThread, current_thread, new_thread_for
 from threadline.messaging.command_executor import (
     ChatInfo,
     CommandCall,
@@ -26,6 +26,7 @@ from threadline.messaging.command_executor import (
     Handler,
     escape,
 )
+from threadline.messaging.home_threads import HomeThreads
 from threadline.messaging.links import remove_link
 from threadline.ports import Transaction
 from threadline.threads.field_checks import admit_changes, admit_name, admit_thread, admit_title
@@ -67,8 +68,9 @@ class CommandContext(NamedTuple):
 class PlaceThreads:
     """`CommandThreads` for one command in one place."""
 
-    def __init__(self, tx: Transaction, sealer: Sealer, context: CommandContext) -> None:
+    def __init__(self, tx: Transaction, sealer: Sealer, context: CommandContext, homes: HomeThreads) -> None:
         self._tx = tx
+        self._homes = homes
         self._sealer = sealer.for_tenant(tx.scope.tenant_id)
         self._context = context
         self._current: CurrentThread | None = None
@@ -83,7 +85,7 @@ class PlaceThreads:
     async def here(self) -> CurrentThread:
         if self._current is None:
             platform, place, _, agent_id, _, is_shared, *_ = self._context
-            self._current = await current_thread(self._tx, platform, place, agent_id, is_shared=is_shared)
+            self._current = await current_thread(self._tx, platform, place, agent_id, self._homes, is_shared=is_shared)
         return self._current
 
     async def create(self, title: str | None) -> Thread:
@@ -143,7 +145,8 @@ class PlaceThreads:
         return thread
 
     async def is_used_elsewhere(self, thread: Thread) -> bool:
-        if thread.state_key == home_key(self._context.agent_id):
+        home = await self._homes.find(self._tx, self._context.agent_id)
+        if home is not None and home.id == thread.id:
             return True
         return len(await self._tx.bindings(thread_id=thread.id)) > 1
 
@@ -161,6 +164,14 @@ class PlaceThreads:
         """In a shared room: the author of the question, the owner of the thread, and who moderates the room."""
         author_id = self._context.author_id
         return author_id in (None, self._tx.scope.user_id, turn.asked_by) or self._context.is_by_moderator
+
+    async def home(self) -> Thread | None:
+        return await self._homes.find(self._tx, self._context.agent_id)
+
+    async def make_home(self) -> Thread:
+        thread = await self._homes.choose(self._tx, (await self.here()).thread.id)
+        self._current = None
+        return thread
 
     async def rename(self, title: str) -> Thread:
         changes = admit_changes(self._sealer, ThreadChanges(title=title))

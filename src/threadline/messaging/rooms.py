@@ -21,6 +21,7 @@ from threadline.core.threads import Thread, ThreadChanges
 from threadline.core.turns import Surface
 from threadline.messaging.bindings import CurrentThread, bound_place, new_thread_for
 from threadline.messaging.command_executor import ChatInfo, CommandCall, CurrentChat, Handler, escape
+from threadline.messaging.home_threads import HomeThreads, is_home
 from threadline.messaging.place_threads import CommandContext, FindConfigured, PlaceThreads
 from threadline.messaging.shared_rooms import SHARED, share
 from threadline.ports import Transaction
@@ -52,9 +53,15 @@ class RoomThreads(PlaceThreads):
     """`CommandThreads` for one command in one room."""
 
     def __init__(
-        self, tx: Transaction, sealer: Sealer, context: CommandContext, recipient: str, request_id: str
+        self,
+        tx: Transaction,
+        sealer: Sealer,
+        context: CommandContext,
+        homes: HomeThreads,
+        recipient: str,
+        request_id: str,
     ) -> None:
-        super().__init__(tx, sealer, context)
+        super().__init__(tx, sealer, context, homes)
         self._recipient = recipient
         self._request_id = request_id
         self.changes = RoomChanges()
@@ -164,7 +171,8 @@ class RoomThreads(PlaceThreads):
         return thread
 
     async def is_used_elsewhere(self, thread: Thread) -> bool:
-        rooms = [each for each in await self._tx.bindings(thread_id=thread.id) if not is_space(each)]
+        bound = await self._tx.bindings(thread_id=thread.id)
+        rooms = [each for each in bound if not is_space(each) and not is_home(each)]
         return len(rooms) > 1
 
 

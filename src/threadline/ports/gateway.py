@@ -227,6 +227,11 @@ class GatewayThread(ThreadAttributes, Protocol):
         `compact` makes one. InvalidText if blank, LimitExceeded if it is too long."""
         ...
 
+    async def make_home(self) -> None:
+        """Makes this the user's home thread: their private chats on platforms continue it from the next message on,
+        unless they were moved to other threads. Conflict if others read a place that continues this thread."""
+        ...
+
     async def stop(self, turn_id: str | None = None) -> bool:
         """Ends every turn that runs on the thread, or only this one; what was shown is stored. False if none ran."""
         ...
@@ -289,6 +294,10 @@ class Gateway(Protocol):
 
     async def thread(self, thread_id: str) -> GatewayThread:
         """By id or state key. NotFound."""
+        ...
+
+    async def home_thread(self) -> GatewayThread | None:
+        """The thread that the user's private chats on platforms continue; None if there is none yet."""
         ...
 
     async def threads(

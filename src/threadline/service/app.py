@@ -52,6 +52,7 @@ from threadline.service.routes.bridges import BridgeRoutes
 from threadline.service.routes.channels import ChannelRoutes
 from threadline.service.routes.chat import ChatRoutes
 from threadline.service.routes.dispatch import DispatchRoutes
+from threadline.service.routes.home_thread import HomeThreadRoutes
 from threadline.service.routes.mcp_requests import McpRoutes
 from threadline.service.routes.messages import MessageRoutes
 from threadline.service.routes.monitoring import MonitoringRoutes
@@ -298,6 +299,7 @@ def _routes(context: ServiceContext, *, is_authenticated: bool) -> list[BaseRout
         *SignInRoutes(context).routes(),
         *UserSignInRoutes(context).routes(),
         *UserRoutes(context).routes(),
+        *HomeThreadRoutes(context).routes(),
         *RetentionRoutes(context).routes(),
         *AdministrationRoutes(context).routes(),
         *UsageRoutes(context).routes(),

@@ -175,6 +175,26 @@ async def test_branch_save_load_undo_switch(gateway: Gateway) -> None:
         await thread.load("a/first point?")
 
 
+@pytest.mark.req("H-06")
+async def test_a_thread_becomes_the_home_thread(gateway: Gateway) -> None:
+    """Makes this the user's home thread."""
+    first, second = await gateway.create_thread(title="First"), await gateway.create_thread()
+    await first.make_home()
+    home = await gateway.home_thread()
+    assert home is not None
+    assert home.info == await first.refresh()
+    await second.make_home()
+    await second.make_home()
+    home = await gateway.home_thread()
+    assert home is not None
+    assert home.id == second.id
+    await first.delete()
+    with pytest.raises(NotFound):
+        await first.make_home()
+    assert (home := await gateway.home_thread()) is not None
+    assert home.id == second.id
+
+
 async def test_list_search_change_delete(gateway: Gateway) -> None:
     thread = await gateway.create_thread()
     await thread.ask("A remarkable zebra")

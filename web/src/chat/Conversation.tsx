@@ -12,6 +12,7 @@ import { Composer } from "./Composer";
 import { type Conversing, useConversation } from "./conversation";
 import { Empty } from "./Empty";
 import { isReachable } from "./following";
+import { HomeButton } from "./HomeDialog";
 import { MessageView } from "./MessageView";
 import { textOf } from "./messages";
 import { useScrolling } from "./scrolling";
@@ -54,6 +55,7 @@ function Head({ talk }: { talk: Conversing }) {
           {thread.tokenCount ? ` · ${thread.tokenCount.toLocaleString()} tokens` : ""}
         </span>
       )}
+      {thread.id !== undefined && <HomeButton thread={thread} />}
       <IconButton
         icon="panel"
         label={isBeside ? "Hide details" : "Show details"}

@@ -6,6 +6,7 @@ import { useChat } from "@ai-sdk/react";
 import { lastAssistantMessageIsCompleteWithApprovalResponses, type UIMessage } from "ai";
 import { useCallback, useMemo, useRef, useState } from "preact/hooks";
 import { call, errorText, type Head, type History, type Thread, threadPath } from "../api";
+import { makeHomeIfWanted } from "../home";
 import { addStarted, refresh as refreshThreads, removeStarted } from "../threads/store";
 import { toast } from "../ui/toasts";
 import type { Choice } from "./AgentChoice";
@@ -87,12 +88,17 @@ export function useConversation(initial: History): Conversing {
   const now = useRef({ isBusy, error, messages, isPast, version: "" });
   Object.assign(now.current, { isBusy, error, messages, isPast });
 
+  const isBegunHere = useRef(false);
   /** The first message named it for one turn; the thread gets it when it is stored. */
   const firstModel = useRef<string | undefined>(undefined);
   const refresh = useCallback(async (): Promise<History | null> => {
     const wanted = now.current.isPast ? PAGE : Math.max(PAGE, now.current.messages.length);
     const last = now.current.messages.at(-1);
     const fresh = await call<History>("GET", `${threadPath(stateKey)}?tail=${wanted}`);
+    if (fresh.id && isBegunHere.current) {
+      isBegunHere.current = false;
+      void makeHomeIfWanted(stateKey).catch((failure: unknown) => toast(errorText(failure), { kind: "error" }));
+    }
     const model = firstModel.current;
     if (fresh.id && model) {
       firstModel.current = undefined;
@@ -241,6 +247,7 @@ export function useConversation(initial: History): Conversing {
       writing.change({ draft: "", queued: isBusy ? text : "" });
       if (!isThere && !isBusy) {
         addStarted(stateKey, text);
+        isBegunHere.current = true;
         firstModel.current = choice.model;
       }
       const more = isThere ? {} : { body: choice };

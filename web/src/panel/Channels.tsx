@@ -42,7 +42,7 @@ function Places({ talk }: { talk: Conversing }) {
 }
 
 /** Hidden if the service has no channels. */
-function Links() {
+export function Links() {
   const [links, setLinks] = useState<Link[] | null>(null);
   const [code, setCode] = useState<LinkCode | null>(null);
   const refresh = () => {

@@ -26,6 +26,7 @@ const PATHS = {
   undo: "M8 5L4 9l4 4M4 9h10a5 5 0 0 1 0 10h-4",
   pin: "M12 21v-6M8 4h8l-1 6 3 3v2H6v-2l3-3z",
   down: "M12 5v14M6 13l6 6 6-6",
+  phone: "M8 3h8v18H8zM11 18h2",
   keyboard: "M3 7h18v10H3zM7 11h.01M11 11h.01M15 11h.01M8 14h8",
 } as const;
 

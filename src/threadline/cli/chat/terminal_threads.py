@@ -84,5 +84,13 @@ class TerminalThreads:
     async def archive(self) -> None:
         await self.require().update(archived=True)
 
+    async def home(self) -> ChatInfo | None:
+        return await self._session.gateway.home_thread()
+
+    async def make_home(self) -> ChatInfo:
+        thread = self.require()
+        await thread.make_home()
+        return thread
+
     async def ask(self, question: OpenQuestion | None) -> None:
         self.question = question

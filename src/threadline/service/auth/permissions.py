@@ -132,6 +132,8 @@ PERMISSIONS: dict[str, Permission] = {
     "createSignInLink": ADMIN,
     # users
     "readMe": VIEWER,
+    "readHome": VIEWER,
+    "chooseHome": MEMBER,
     "listUsers": ADMIN,
     "createUser": ADMIN,
     "readUser": ADMIN,

@@ -30,6 +30,7 @@ from threadline.core.ids import check_id
 from threadline.core.messages import Message, Role
 from threadline.core.threads import Thread, Timeline
 from threadline.core.turns import Surface, Turn
+from threadline.messaging.home_threads import is_home
 from threadline.service.context import ServiceContext
 from threadline.service.http.request_context import scope_of
 from threadline.service.http.requests import RequestStruct, read_query
@@ -209,8 +210,9 @@ class ThreadDetailRoutes:
     async def list_places(self, request: Request) -> Response:
         threads, thread = await self._find_thread(request)
         bound = await self._threadline.store.scoped(threads.scope).bindings(thread_id=thread.id)
+        places = [each for each in bound if not is_home(each)]
         return json_response(
-            PlacesResponse([PlaceInfo(each.surface, each.place, each.updated_at, each.label) for each in bound])
+            PlacesResponse([PlaceInfo(each.surface, each.place, each.updated_at, each.label) for each in places])
         )
 
     async def _find_thread(self, request: Request) -> tuple[Threads, Thread]:

@@ -173,6 +173,8 @@ def _request_record(new: TurnAcceptance, messages_per_thread: int) -> str:
     if new.arrival is not None:
         arrival = new.arrival._asdict()
         record |= {"arrival_key": arrival.pop("key"), **arrival}
+        if (home := record.pop("home")) is not None:
+            record |= {"home_place": home.place, "home_keys": home.keys}
     return _json(record)
 
 

@@ -17,6 +17,7 @@ from threadline.core.turn_commits import (
     Accepted,
     AcceptRefusal,
     FinishRefusal,
+    HomeClaim,
     ReplyDelivery,
     TurnAcceptance,
     outbox_id,
@@ -153,8 +154,17 @@ def _find_target(session: ScopedSession, new: TurnAcceptance) -> _Target | Accep
             return AcceptRefusal("question_open")
         if binding is not None and (thread := find_thread(session, binding.thread_id)) is not None:
             return _Target(thread, must_bind=False)
+        if arrival.home is not None and (thread := _find_home(session, arrival.home)) is not None:
+            return _Target(thread, must_bind=True)
     key = new.new_thread.state_key
     return _Target(None if key is None else thread_by_key(session, key), must_bind=arrival is not None)
+
+
+def _find_home(session: ScopedSession, home: HomeClaim) -> Thread | None:
+    binding = find_binding(session, "web", home.place)
+    thread = None if binding is None else find_thread(session, binding.thread_id)
+    found = (thread_by_key(session, key) for key in home.keys)
+    return thread or next((each for each in found if each is not None), None)
 
 
 def _check_request(session: ScopedSession, new: TurnAcceptance, thread: Thread) -> AcceptRefusal | None:

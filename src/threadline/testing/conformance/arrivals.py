@@ -11,7 +11,7 @@ from threadline.core.channels import User
 from threadline.core.errors import InvalidInput, RoleRefused
 from threadline.core.open_questions import METADATA_KEY
 from threadline.core.threads import NewThread, Thread
-from threadline.core.turn_commits import Accepted, AcceptRefusal, ArrivalClaim, TurnAcceptance
+from threadline.core.turn_commits import Accepted, AcceptRefusal, ArrivalClaim, HomeClaim, TurnAcceptance
 from threadline.core.turns import Turn
 from threadline.ports import Transaction
 from threadline.testing.clock import ManualClock
@@ -155,6 +155,28 @@ class TestArrivals:
         first, second = await take_in(alice, arrival("Ev1")), await take_in(alice, arrival("Ev2", place="C2 alice"))
         assert first.thread_id != second.thread_id
         assert {binding.thread_id for binding in await alice.bindings()} == {first.thread_id, second.thread_id}
+
+    @pytest.mark.req("H-06")
+    async def test_a_place_without_a_thread_is_bound_to_the_home_thread(self, alice: Transaction) -> None:
+        """The home thread: that of the binding `place` of surface `web`, else the first of the living threads under
+        these state keys."""
+        home = HomeClaim("home alice", ("second", "first"))
+        created = await take_in(alice, arrival("Ev1", home=home, home_key="second"))
+        assert (await alice.thread_by_key("second")) is not None
+        first = await alice.create_thread(NewThread(state_key="first"))
+        assert (await take_in(alice, arrival("Ev2", place="D2 alice", home=home))).thread_id == created.thread_id
+        await alice.delete_thread(created.thread_id)
+        assert (await take_in(alice, arrival("Ev3", place="D3 alice", home=home))).thread_id == first.id
+        chosen = await alice.create_thread(NewThread())
+        await alice.bind("web", "home alice", chosen.id)
+        assert (await take_in(alice, arrival("Ev4", place="D4 alice", home=home))).thread_id == chosen.id
+        assert (await take_in(alice, arrival("Ev5", place="D3 alice", home=home))).thread_id == first.id
+        # The thread of this place was deleted.
+        assert (await take_in(alice, arrival("Ev6", place="D2 alice", home=home))).thread_id == chosen.id
+        bound = {each.place: each.thread_id for each in await alice.bindings(surface="slack")}
+        assert (bound["D2 alice"], bound["D4 alice"]) == (chosen.id, chosen.id)
+        await alice.delete_thread(chosen.id)
+        assert (await take_in(alice, arrival("Ev7", place="D5 alice", home=home))).thread_id == first.id
 
     async def test_a_place_whose_thread_was_deleted_is_bound_again(self, alice: Transaction) -> None:
         thread = await bound(alice)

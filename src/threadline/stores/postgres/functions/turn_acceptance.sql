@@ -228,8 +228,19 @@ BEGIN
             RETURN;
         END IF;
     END IF;
+    IF _given.home_place IS NOT NULL THEN
+        SELECT t.* INTO thread FROM threadline.bindings b
+        JOIN threadline.threads t ON t.tenant_id = _tenant AND t.id = b.thread_id AND t.deleted_at IS NULL
+        WHERE b.tenant_id = _tenant AND b.surface = 'web' AND b.place = _given.home_place AND b.owner_id = _owner
+        FOR NO KEY UPDATE OF t;
+        IF FOUND THEN
+            RETURN;
+        END IF;
+    END IF;
     SELECT * INTO thread FROM threadline.threads t
-    WHERE t.tenant_id = _tenant AND t.owner_id = _owner AND t.state_key = _given.new_state_key AND t.deleted_at IS NULL
+    WHERE t.tenant_id = _tenant AND t.owner_id = _owner AND t.deleted_at IS NULL
+        AND t.state_key = ANY (coalesce(_given.home_keys, ARRAY[_given.new_state_key]))
+    ORDER BY array_position(_given.home_keys, t.state_key) LIMIT 1
     FOR NO KEY UPDATE;
 END $$;
 

@@ -36,7 +36,7 @@ CREATE TYPE threadline.turn_request AS (
     new_id text, new_state_key text, new_title text, new_title_by_person boolean, new_agent_id text, new_model text,
     new_system_prompt text, new_working_dir text, new_metadata text,
     platform text, arrival_key text, fingerprint text, correlation_id text, reply_to text, place text,
-    is_question_checked boolean
+    is_question_checked boolean, home_place text, home_keys text[]
 );
 
 -- What finish_turn stores, sent as one JSON object. ends_from are the statuses that this end may follow. The fields from
