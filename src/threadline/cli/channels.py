@@ -12,9 +12,10 @@ from threadline.cli.connection import admin_scope, load_settings, open_threadlin
 from threadline.cli.output import format_time, print_json, print_table, report
 from threadline.cli.printable import printable
 from threadline.clock import SystemClock
-from threadline.core.channels import OutboxRow
+from threadline.core.channels import InboxRow, OutboxRow
 from threadline.core.durations import parse_duration
 from threadline.core.errors import InvalidInput
+from threadline.messaging.inbox_rows import list_inbox, unread_reason
 from threadline.net.addresses import parse_url
 from threadline.ports import Channel
 
@@ -96,6 +97,45 @@ async def print_manifest(args: argparse.Namespace) -> None:
             raise InvalidInput(f"--url must begin with https://, got {args.url!r}: Slack delivers to no other address")
         webhook = f"{args.url.rstrip('/')}/api/v1/tenants/{tenant}/channels/slack/webhook"
     print_json(build_manifest(args.name, webhook))
+
+
+async def list_inbox_rows(args: argparse.Namespace) -> None:
+    async with open_threadline(args) as threadline:
+        rows = await list_inbox(
+            threadline.store, admin_scope(threadline), status=args.status, platform=args.platform, limit=args.limit
+        )
+    if args.json:
+        print_json({"arrivals": [_describe_arrival(row) for row in rows]})
+        return
+    cells = [
+        (
+            row.key,
+            row.platform,
+            row.status,
+            row.decision or "",
+            row.owner_id or "",
+            format_time(row.created_at),
+            unread_reason(row) or "",
+        )
+        for row in rows
+    ]
+    head = ("key", "platform", "status", "decision", "user", "since", "reason")
+    print_table(head, cells, empty="Nothing has arrived.")
+
+
+def _describe_arrival(row: InboxRow) -> dict[str, object]:
+    return {
+        "key": row.key,
+        "platform": row.platform,
+        "status": row.status,
+        "decision": row.decision,
+        "user": row.owner_id,
+        "turn": row.turn_id,
+        "correlationId": row.correlation_id,
+        "createdAt": row.created_at,
+        "updatedAt": row.updated_at,
+        "reason": unread_reason(row),
+    }
 
 
 async def list_outbox(args: argparse.Namespace) -> None:

@@ -10,6 +10,7 @@ from threadline.cli.parser import VERB, AddCommand, add_group, adder, port, sent
 PLATFORMS = ("slack", "telegram", "whatsapp")
 LINKED_PLATFORMS = (*PLATFORMS, "matrix")
 REQUEUEABLE = ("dead", "window_closed")
+INBOX_STATUSES = ("claimed", "accepted", "done", "dead")
 OUTBOX_STATUSES = ("waiting", "claimed", "sent", *REQUEUEABLE)
 
 
@@ -40,6 +41,11 @@ def add_channels(commands: Any, common: argparse.ArgumentParser) -> None:
     manifest.add_argument("platform", choices=("slack",), help="the platform")
     manifest.add_argument("--url", help="the public address of the service (default: use Socket Mode, without one)")
     manifest.add_argument("--name", default="Threadline", help="the name of the app (default: Threadline)")
+    inbox = add_group(verbs, "inbox", "show what became of messages from platforms", common)
+    arrivals = inbox("list", "list messages that arrived, newest first, without their text", "channels:list_inbox_rows")
+    arrivals.add_argument("--status", choices=INBOX_STATUSES, help="only with this status (default: all)")
+    arrivals.add_argument("--platform", choices=LINKED_PLATFORMS, help="only from this platform (default: all)")
+    arrivals.add_argument("--limit", type=int, default=50, help="print at most this many, 1–1000 (default: 50)")
     outbox = add_group(verbs, "outbox", "list and requeue deliveries", common)
     listing = outbox("list", "list deliveries, newest first", "channels:list_outbox")
     listing.add_argument("--status", choices=OUTBOX_STATUSES, help="only with this status (default: all)")

@@ -13,6 +13,8 @@ from threadline.core.turns import Surface
 
 LinkState: TypeAlias = Literal["pending", "verified", "revoked"]
 LinkResult: TypeAlias = Literal["linked", "link_refused", "link_limited"]
+InboxStatus: TypeAlias = Literal["claimed", "accepted", "done", "dead"]
+"""`claimed`: its effects are being stored; `accepted`: its turn is not answered yet; `dead`: it could not be read."""
 OutboxStatus: TypeAlias = Literal["waiting", "claimed", "sent", "dead", "window_closed"]
 
 REQUEUEABLE: tuple[OutboxStatus, ...] = ("dead", "window_closed")

@@ -12,6 +12,7 @@ from threadline.core.channels import (
     Binding,
     ContextSnapshot,
     InboxRow,
+    InboxStatus,
     Link,
     LinkState,
     OutboxBacklog,
@@ -152,6 +153,12 @@ class QueueOperations(Protocol):
     ) -> bool: ...
 
     async def inbox_row(self, platform: Surface, key: str) -> InboxRow | None: ...
+
+    async def inbox(
+        self, *, status: InboxStatus | None = None, platform: Surface | None = None, limit: int = 100
+    ) -> list[InboxRow]:
+        """Newest first."""
+        ...
 
     async def unanswered(self, *, limit: int = 100) -> list[InboxRow]:
         """Rows with status `accepted` whose turn has ended or does not exist, oldest first. System scope."""

@@ -48,6 +48,7 @@ from threadline.service.openapi.operation import operation_of
 from threadline.service.openapi.reference import ReferenceRoutes
 from threadline.service.routes.administration import AdministrationRoutes
 from threadline.service.routes.agents import AgentRoutes
+from threadline.service.routes.arrivals import ArrivalRoutes
 from threadline.service.routes.bridges import BridgeRoutes
 from threadline.service.routes.channels import ChannelRoutes
 from threadline.service.routes.chat import ChatRoutes
@@ -304,6 +305,7 @@ def _routes(context: ServiceContext, *, is_authenticated: bool) -> list[BaseRout
         *AdministrationRoutes(context).routes(),
         *UsageRoutes(context).routes(),
         *ChannelRoutes(context).routes(),
+        *ArrivalRoutes(context).routes(),
         *BridgeRoutes(context).routes(),
         *ThreadDetailRoutes(context).routes(),
         *ThreadChangeRoutes(context).routes(),

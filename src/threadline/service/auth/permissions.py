@@ -112,6 +112,7 @@ PERMISSIONS: dict[str, Permission] = {
     "settleDelivery": BOT,
     "listRooms": BOT,
     "restoreRoom": BOT,
+    "listArrivals": ADMIN,
     "listDeliveries": ADMIN,
     "requeueDelivery": ADMIN,
     "requeueDeliveries": ADMIN,

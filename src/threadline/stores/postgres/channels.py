@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from threadline.core.channels import (
     ABANDONED,
     InboxRow,
+    InboxStatus,
     OutboxBacklog,
     OutboxRow,
     OutboxStatus,
@@ -61,6 +62,13 @@ class QueueOperations(Operations):
     async def inbox_row(self, platform: Surface, key: str) -> InboxRow | None:
         row = await self.session.row(_SQL["find_inbox"], platform, key)
         return None if row is None else rows.inbox_row(row)
+
+    @in_transaction
+    async def inbox(
+        self, *, status: InboxStatus | None = None, platform: Surface | None = None, limit: int = 100
+    ) -> list[InboxRow]:
+        found = await self.session.rows(_SQL["list_inbox"], self.session.owner_filter, status, limit, platform)
+        return [rows.inbox_row(row) for row in found]
 
     @in_transaction
     async def unanswered(self, *, limit: int = 100) -> list[InboxRow]:

@@ -6,7 +6,15 @@ import datetime as dt
 import json
 from collections.abc import Sequence
 
-from threadline.core.channels import ABANDONED, REQUEUEABLE, InboxRow, OutboxBacklog, OutboxRow, OutboxStatus
+from threadline.core.channels import (
+    ABANDONED,
+    REQUEUEABLE,
+    InboxRow,
+    InboxStatus,
+    OutboxBacklog,
+    OutboxRow,
+    OutboxStatus,
+)
 from threadline.core.errors import DuplicateId, NotFound, cannot_requeue
 from threadline.core.ids import check_id, new_id
 from threadline.core.messages import to_us
@@ -41,6 +49,11 @@ class QueueOperations(Operations):
 
     async def inbox_row(self, platform: Surface, key: str) -> InboxRow | None:
         return await self._engine.read(find_inbox, platform, key)
+
+    async def inbox(
+        self, *, status: InboxStatus | None = None, platform: Surface | None = None, limit: int = 100
+    ) -> list[InboxRow]:
+        return await self._engine.read(list_inbox, status, platform, limit)
 
     async def unanswered(self, *, limit: int = 100) -> list[InboxRow]:
         return await self._engine.read(list_unanswered, limit)
@@ -157,6 +170,13 @@ def find_inbox(session: ScopedSession, platform: Surface, key: str) -> InboxRow 
     return session.read(
         rows.inbox_row, _SQL["find_inbox"], (session.tenant_id, platform, key, session.user_id, session.sees_all)
     )
+
+
+def list_inbox(
+    session: ScopedSession, status: InboxStatus | None, platform: Surface | None, limit: int
+) -> list[InboxRow]:
+    wanted = (session.tenant_id, session.user_id, session.sees_all, status, limit, platform)
+    return session.read_all(rows.inbox_row, _SQL["list_inbox"], wanted)
 
 
 def list_unanswered(session: ScopedSession, limit: int) -> list[InboxRow]:

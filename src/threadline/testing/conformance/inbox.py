@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from threadline.core.errors import RoleRefused
 from threadline.core.threads import NewThread
+from threadline.core.turns import Surface
 from threadline.ports import Transaction
 from threadline.testing.clock import ManualClock
 from threadline.testing.conformance.message_builders import add_turn, clean_text
@@ -62,6 +64,27 @@ class TestInbox:
         assert await alice.inbox_row("slack", "Ev1") == row
         assert [await bob.inbox_row("slack", key) for key in ("Ev1", "Ev2")] == [None, None]
         assert await bob.settle_inbox("slack", "Ev1", status="stolen") is False
+
+    async def test_rows_are_listed_by_status_and_platform(
+        self, system: Transaction, alice: Transaction, bob: Transaction, clock: ManualClock
+    ) -> None:
+        """Newest first."""
+        platforms: tuple[Surface, ...] = ("slack", "telegram", "slack")
+        for number, platform in enumerate(platforms):
+            await system.claim_inbox(platform, f"Ev{number}", owner_id="alice")
+            clock.advance()
+        await system.claim_inbox("slack", "broken", fingerprint="no event")
+        await system.settle_inbox("slack", "broken", status="dead", decision="broken")
+
+        async def keys(tx: Transaction, **wanted: Any) -> list[str]:
+            return [row.key for row in await tx.inbox(**wanted)]
+
+        assert await keys(system) == ["broken", "Ev2", "Ev1", "Ev0"]
+        assert await keys(system, limit=2) == ["broken", "Ev2"]
+        assert await keys(system, status="dead") == ["broken"]
+        assert await keys(system, status="claimed", platform="slack") == ["Ev2", "Ev0"]
+        assert await keys(alice) == ["Ev2", "Ev1", "Ev0"]
+        assert await keys(bob) == []
 
     async def test_only_the_system_scope_names_another_owner(self, system: Transaction, bob: Transaction) -> None:
         """only the system scope may name another owner (RoleRefused)"""

@@ -12,6 +12,14 @@ SELECT platform, key, status, decision, turn_id, fingerprint, correlation_id, re
     updated_at
 FROM threadline.inbox WHERE tenant_id = $1 AND platform = $2 AND key = $3
 
+-- name: list_inbox
+SELECT platform, key, status, decision, turn_id, fingerprint, correlation_id, reply_to, owner_id, created_at,
+    updated_at
+FROM threadline.inbox
+WHERE tenant_id = $1 AND ($2::text IS NULL OR owner_id = $2) AND ($3::text IS NULL OR status = $3)
+    AND ($5::text IS NULL OR platform = $5)
+ORDER BY created_at DESC, platform, key LIMIT $4
+
 -- name: list_unanswered
 SELECT i.platform, i.key, i.status, i.decision, i.turn_id, i.fingerprint, i.correlation_id, i.reply_to, i.owner_id,
     i.created_at, i.updated_at

@@ -15,6 +15,13 @@ SELECT platform, key, status, decision, turn_id, fingerprint, correlation_id, re
     updated_us
 FROM inbox WHERE tenant_id = ? AND platform = ? AND key = ? AND (owner_id = ? OR ?);
 
+-- name: list_inbox
+SELECT platform, key, status, decision, turn_id, fingerprint, correlation_id, reply_to, owner_id, created_us,
+    updated_us
+FROM inbox INDEXED BY inbox_by_age WHERE tenant_id = ?1 AND (owner_id = ?2 OR ?3) AND (?4 IS NULL OR status = ?4)
+    AND (?6 IS NULL OR platform = ?6)
+ORDER BY created_us DESC, platform, key LIMIT ?5;
+
 -- name: list_unanswered
 SELECT i.platform, i.key, i.status, i.decision, i.turn_id, i.fingerprint, i.correlation_id, i.reply_to, i.owner_id,
     i.created_us, i.updated_us
