@@ -99,7 +99,11 @@ def _made_codecs(settings: ChannelsSettings) -> dict[Surface, Channel]:
     except ModuleNotFoundError as exc:
         raise ExtraMissing("channels", "Slack, Telegram and WhatsApp") from exc
     return {
-        "slack": slack.Slack(settings.slack.api or slack.API, by_thread=settings.slack.contexts == "thread"),
+        "slack": slack.Slack(
+            settings.slack.api or slack.API,
+            by_thread=settings.slack.contexts == "thread",
+            direct_threads=settings.slack.direct_replies == "thread",
+        ),
         "telegram": telegram.Telegram(
             settings.telegram.api or telegram.API, by_thread=settings.telegram.contexts == "thread"
         ),
@@ -191,6 +195,7 @@ class Messaging:
             platforms=PLATFORMS,
             retry=retry,
             processes=processes,
+            streams=self.live_views.streams,
         )
         self._signal = OutboxSignal()
         lifetime = dt.timedelta(hours=settings.approval_hours)

@@ -38,6 +38,9 @@ SCOPE_OF_METHOD = {
     "chat.postMessage": "chat:write",
     "chat.postEphemeral": "chat:write",
     "chat.update": "chat:write",
+    "chat.startStream": "chat:write",
+    "chat.appendStream": "chat:write",
+    "chat.stopStream": "chat:write",
     "conversations.history": "channels:history groups:history im:history",
     "conversations.replies": "channels:history groups:history im:history",
     "assistant.threads.setStatus": "chat:write",
@@ -85,7 +88,7 @@ def test_a_manifest_is_what_slacks_reference_describes(webhook: str | None) -> N
 def test_it_asks_for_the_scopes_of_every_method_that_is_called_and_every_event_and_no_others() -> None:
     source = "".join(path.read_text() for path in (ROOT / "src/threadline/channels").glob("slack*.py"))
     called = set(re.findall(r"\{self\._api\}/([A-Za-z.]+)", source)) | set(
-        re.findall(r'"(conversations\.\w+)"', source)
+        re.findall(r'"((?:conversations|chat)\.\w+)"', source)
     )
     assert called == set(SCOPE_OF_METHOD)
     needed = {scope for method in called for scope in SCOPE_OF_METHOD[method].split()}

@@ -18,6 +18,7 @@ from threadline.bootstrap import open as open_threadline
 from threadline.core.threads import Scope
 from threadline.settings import load
 from threadline.testing.platforms import FakeSlack, SlackSockets
+from threadline.testing.platforms.slack import direct
 from threadline.vault import new_key
 
 
@@ -87,3 +88,27 @@ async def test_no_kill_loses_a_message_or_doubles_an_answer(
         expected = {f"message {number}.{each}." for number in range(kills) for each in range(3)}
         assert {text for text in expected if any(text in reply for reply in said)} == expected
         assert len(slack.sent) == 3 * kills
+
+
+@pytest.mark.req("H-01")
+async def test_a_stream_that_a_kill_cut_off_becomes_the_reply_of_the_next_process(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("THREADLINE_CHANNELS__SLACK__DIRECT_REPLIES", "thread")
+    async with workspace(monkeypatch) as slack:
+        process = await start()
+        await slack.sockets.until_connected()
+        await slack.push(slack.write("slow 4"))
+        await slack.until(lambda: any(sign.text for sign in slack.signs), seconds=120)
+        process.kill()
+        await process.communicate()
+        conversation = direct(slack.person)
+        (partial,) = slack.messages_of_bot(conversation)
+        process = await start()
+        try:
+            (reply,) = await slack.replies(1, seconds=240)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            await process.communicate()
+        assert slack.messages_of_bot(conversation) == [reply.text]
+        assert len(reply.text) >= len(partial)

@@ -44,6 +44,7 @@ def another_worker(stage: Stage, **options: float) -> OutboxWorker:
         platforms=PLATFORMS,
         retry=retry,
         processes=LocalProcesses(None),
+        streams=messaging.live_views.streams,
         chance=lambda: 0.0,
     )
 

@@ -31,10 +31,11 @@ from threadline.channels.platform_payloads import (
     retry_after,
     single_header,
 )
-from threadline.channels.slack_events import Envelope, read_event
+from threadline.channels.slack_events import Envelope, in_direct_thread, read_event
 from threadline.channels.slack_inspection import inspect_slack
 from threadline.channels.slack_interactions import is_form, read_form
 from threadline.channels.slack_sockets import build_acknowledgement, read_frame
+from threadline.channels.slack_streams import SlackStreams
 from threadline.channels.slack_text import MARKS
 from threadline.channels.text_marks import render_marked
 from threadline.channels.text_split import Size, split
@@ -124,7 +125,7 @@ class _Page(msgspec.Struct):
     response_metadata: _Cursor | None = None
 
 
-class Slack:
+class Slack(SlackStreams):
     platform: Surface = "slack"
     sufficient_secrets = (frozenset(("signing_secret", "bot_token")), frozenset(("app_token", "bot_token")))
     must_know_bot = False
@@ -136,8 +137,9 @@ class Slack:
         "app_token": "for Socket Mode: the app's Basic Information, App-Level Tokens; starts with xapp-",
     }
 
-    def __init__(self, api: str = API, *, by_thread: bool = True) -> None:
-        """`by_thread`: each thread is a place of its own."""
+    def __init__(self, api: str = API, *, by_thread: bool = True, direct_threads: bool = False) -> None:
+        """`by_thread`: each thread is a place of its own. `direct_threads`: direct messages are answered in threads."""
+        self._direct_threads = direct_threads
         self._api = api.rstrip("/")
         self._by_thread = by_thread
 
@@ -203,6 +205,8 @@ class Slack:
         return build_acknowledgement(envelope_id)
 
     def _placed(self, delivery: Delivery) -> Delivery:
+        if self._direct_threads:
+            delivery = delivery._replace(arrivals=tuple(map(in_direct_thread, delivery.arrivals)))
         return place_by_recipient(delivery) if self._by_thread else delivery
 
     def render(self, text: str) -> list[str]:

@@ -209,6 +209,14 @@ def _read_change(change: _Change | None, bots: Collection[str]) -> Arrival | Ign
     )
 
 
+def in_direct_thread(arrival: Arrival) -> Arrival:
+    """A direct message outside a thread begins one: the reply goes there."""
+    channel, _, ts = (arrival.target or arrival.key).partition(":")
+    if arrival.shared or arrival.recipient != channel or not _TS.fullmatch(ts):
+        return arrival
+    return msgspec.structs.replace(arrival, recipient=_recipient(channel, ts))
+
+
 def _recipient(channel: str, thread_ts: str | None) -> str:
     return f"{channel}:{thread_ts}" if thread_ts else channel
 

@@ -11,13 +11,15 @@ from threadline.core.turns import ChatPolicy
 
 class ChannelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One messaging platform. `agent` and `policy` override those of all platforms; `contexts` says what has a history
-    of its own in places that have threads: each thread, or the whole place; `template` is sent on WhatsApp to a person
-    whose window is closed; `api` is the URL of a fake platform."""
+    of its own in places that have threads: each thread, or the whole place; `direct_replies` says whether Slack shows
+    replies to direct messages in threads; `template` is sent on WhatsApp to a person whose window is closed; `api` is
+    the URL of a fake platform."""
 
     enabled: bool = True
     agent: str | None = None
     policy: ChatPolicy | None = None
     contexts: Literal["thread", "place"] = "thread"
+    direct_replies: Literal["message", "thread"] = "message"
     template: str | None = None
     template_language: str = "en_US"
     api: str | None = None

@@ -335,7 +335,7 @@ class Inbox:
             running = self._runner.start(scope, receipt.turn, self._approver)
             running.add_done_callback(lambda _: self._wake(scope.tenant_id))
             stream = partial(self._streams.events, scope, receipt.turn.id)
-            self._live_views.follow(scope, arrival, running, stream)
+            self._live_views.follow(scope, arrival, receipt.turn.id, running, stream)
 
     async def _command(
         self,

@@ -1,8 +1,8 @@
 """LiveViews: signs of life on a platform while a reply is written.
 
-Where the platform has drafts, the reply is shown as far as it is written; elsewhere people see that it is being
-written. A view may be lost: it ends with the turn or with this process, nothing of it is stored, and no delivery waits
-for it. What arrives for certain is the reply's outbox row.
+Where the platform has drafts or streams, the reply is shown as far as it is written; elsewhere people see that it is
+being written. A view may be lost: it ends with the turn or with this process, and nothing of it is stored. What arrives
+for certain is the reply's outbox row; it takes the place of a stream's message.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from threadline.core.errors import ThreadlineError
 from threadline.core.event_fold import Fold
 from threadline.core.events import Event
 from threadline.core.parts import plain_text
-from threadline.core.platform_messages import Arrival, HttpRequest, HttpResponse
+from threadline.core.platform_messages import Arrival, HttpRequest, HttpResponse, Transient
 from threadline.core.threads import Scope
 from threadline.core.turns import Surface, Turn
 from threadline.messaging.credentials import Credentials
-from threadline.ports import Channel, Http, LiveChannel
+from threadline.messaging.live_streams import LiveStream, LiveStreams
+from threadline.ports import Channel, Http, LiveChannel, StreamingChannel
 
 log = logging.getLogger("threadline.messaging")
 
@@ -40,12 +41,14 @@ class LiveViews:
         self._credentials = credentials
         self._http = http
         self._after_seconds = after_seconds
+        self.streams = LiveStreams(is_enabled=after_seconds > 0)
         self._tasks: set[asyncio.Task[None]] = set()
 
     def follow(
         self,
         scope: Scope,
         arrival: Arrival,
+        turn_id: str,
         running: asyncio.Future[Turn | None],
         stream: Callable[[], AsyncIterator[Event]],
     ) -> None:
@@ -53,8 +56,12 @@ class LiveViews:
         channel = self._channels.get(arrival.platform) if self._after_seconds > 0 else None
         if not isinstance(channel, LiveChannel):
             return
-        showing = self._show(scope.tenant_id, channel, arrival, running, stream)
+        can_stream = isinstance(channel, StreamingChannel) and channel.can_stream(arrival.recipient)
+        live = self.streams.add(turn_id) if can_stream else None
+        showing = self._show(scope.tenant_id, channel, arrival, live, running, stream)
         task = asyncio.create_task(showing, name=f"live view of {arrival.platform}")
+        if live is not None:
+            live.view = task
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -63,15 +70,21 @@ class LiveViews:
         tenant_id: str,
         channel: LiveChannel,
         arrival: Arrival,
+        live: LiveStream | None,
         running: asyncio.Future[Turn | None],
         stream: Callable[[], AsyncIterator[Event]],
     ) -> None:
         if (await asyncio.wait({running}, timeout=self._after_seconds))[0]:
             return
         fold = Fold()
-        reading = asyncio.create_task(_read(stream(), fold)) if channel.has_drafts(arrival) else None
+        is_shown = live is not None or channel.has_drafts(arrival)
+        reading = asyncio.create_task(_read(stream(), fold)) if is_shown else None
         try:
             secrets = await self._credentials.open(tenant_id, channel.platform)
+            if live is not None and isinstance(channel, StreamingChannel):
+                # Slack takes a status away when it posts a message.
+                await self._send(channel.build_typing(secrets, arrival))
+                await self._stream(channel, secrets, arrival.recipient, running, fold, live)
             await self._repeat(channel, secrets, arrival, running, fold)
         except ThreadlineError as exc:
             log.info("no live view: %s", exc, extra={"platform": channel.platform})
@@ -103,6 +116,51 @@ class LiveViews:
                 typing_at = loop.time() + channel.typing_seconds
             pause = _DRAFT_SECONDS if has_drafts else max(0.1, typing_at - loop.time())
             await asyncio.wait({running}, timeout=pause)
+
+    async def _stream(
+        self,
+        channel: StreamingChannel,
+        secrets: Mapping[str, str],
+        recipient: str,
+        running: asyncio.Future[Turn | None],
+        fold: Fold,
+        live: LiveStream,
+    ) -> None:
+        """Shows the text as a message that grows, until the turn ends, or the platform or the text ends the stream."""
+        shown = ""
+        while not running.done():
+            text = channel.stream_text(plain_text(fold.parts()).strip())
+            if not text.startswith(shown):
+                break
+            if text and live.message_id is None:
+                await self._open_stream(channel, secrets, recipient, text, live)
+                if live.message_id is None:
+                    return
+            elif text != shown and live.message_id is not None:
+                more = channel.build_stream_text(secrets, recipient, live.message_id, text[len(shown) :])
+                if not await self._change_stream(channel, more):
+                    break
+            shown = text
+            await asyncio.wait({running}, timeout=_DRAFT_SECONDS)
+        if live.message_id is not None:
+            end = channel.build_stream_end(secrets, recipient, live.message_id)
+            live.is_ended = await self._change_stream(channel, end)
+
+    async def _change_stream(self, channel: StreamingChannel, request: HttpRequest) -> bool:
+        response = await self._http.send(request, seconds=_SEND_SECONDS)
+        return isinstance(response, HttpResponse) and channel.parse_stream(response) is not None
+
+    async def _open_stream(
+        self, channel: StreamingChannel, secrets: Mapping[str, str], recipient: str, text: str, live: LiveStream
+    ) -> None:
+        request = channel.build_stream(secrets, recipient, text)
+        # Until the platform has answered: a view that is cut off must not leave a message that stays.
+        live.is_known = False
+        response = await self._http.send(request, seconds=_SEND_SECONDS)
+        if isinstance(response, HttpResponse):
+            live.message_id, live.is_known = channel.parse_stream(response), True
+        elif isinstance(response, Transient):
+            live.is_known = True
 
     async def _send(self, request: HttpRequest | None) -> bool:
         if request is None:

@@ -21,8 +21,10 @@ from threadline.core.turns import Surface
 from threadline.messaging.circuit_breaker import CircuitBreaker
 from threadline.messaging.credentials import Credentials
 from threadline.messaging.delivery_worker import DeliveryWorker
+from threadline.messaging.live_streams import LiveStreams
 from threadline.messaging.platform_sender import PlatformSender
 from threadline.messaging.settlement import DeliveryRetry, Settlement
+from threadline.messaging.stream_finisher import StreamFinisher
 from threadline.ports import Channel, Clock, Http, Processes, Store
 
 log = logging.getLogger("threadline.outbox")
@@ -97,10 +99,12 @@ class OutboxWorker:
         platforms: tuple[Surface, ...],
         retry: DeliveryRetry,
         processes: Processes,
+        streams: LiveStreams,
         chance: Callable[[], float] = random.random,
     ) -> None:
         self._processes = processes
         self._chance = chance
+        self._finisher = StreamFinisher(streams, http, retry.send_seconds)
         self._store = store
         self._channels = channels
         self._credentials = credentials
@@ -188,7 +192,7 @@ class OutboxWorker:
     def _new_worker(self, tenant_id: str, queue: TenantQueue) -> DeliveryWorker[OutboxRow]:
         session = self._store.scoped(system_scope(tenant_id))
         sender = PlatformSender(
-            tenant_id, session, self._channels, self._credentials, self._http, self._clock, self._retry
+            tenant_id, session, self._channels, self._credentials, self._http, self._clock, self._retry, self._finisher
         )
         return DeliveryWorker(queue, sender, CircuitBreaker(self._clock, self._retry, self._chance), self._platforms)
 

@@ -29,7 +29,8 @@ from threadline.core.turns import Surface
 from threadline.messaging.credentials import Credentials
 from threadline.messaging.outbox import find_question
 from threadline.messaging.settlement import DeliveryRetry
-from threadline.ports import Channel, Clock, EditableChannel, Http, SearchableChannel, Transaction
+from threadline.messaging.stream_finisher import StreamFinisher
+from threadline.ports import Channel, Clock, EditableChannel, Http, SearchableChannel, StreamingChannel, Transaction
 
 log = logging.getLogger("threadline.outbox")
 
@@ -65,7 +66,9 @@ class PlatformSender:
         http: Http,
         clock: Clock,
         retry: DeliveryRetry,
+        finisher: StreamFinisher,
     ) -> None:
+        self._finisher = finisher
         self._tenant_id = tenant_id
         self._session = session
         self._channels = channels
@@ -86,6 +89,10 @@ class PlatformSender:
             known = await self._find_twice(channel, opened.secrets, row)
             if known is not None:
                 return known
+        if isinstance(channel, StreamingChannel):
+            finished = await self._finisher.finish(channel, opened.secrets, row)
+            if finished is not None:
+                return finished
         return await self._post(opened, row)
 
     async def _open(self, platform: Surface) -> OpenChannel | Transient | Permanent:

@@ -24,6 +24,7 @@ from threadline.ports.platforms import (
     Socket,
     SocketChannel,
     Sockets,
+    StreamingChannel,
     WindowedChannel,
 )
 from threadline.ports.process import Cipher, Clock, Processes, Span, SpanKind, Tracer
@@ -76,6 +77,7 @@ __all__ = [
     "SpendingRefusal",
     "Store",
     "StoreSession",
+    "StreamingChannel",
     "Summariser",
     "SummaryTask",
     "ToolJournal",

@@ -193,6 +193,49 @@ class LiveChannel(Channel, Protocol):
         ...
 
 
+@runtime_checkable
+class StreamingChannel(SearchableChannel, Protocol):
+    """A platform on which a reply can be shown as a message that grows, and that becomes the reply."""
+
+    def can_stream(self, recipient: str) -> bool:
+        """Whether replies to this recipient are shown so."""
+        ...
+
+    def stream_text(self, text: str) -> str:
+        """As much of the text as may be shown. What it returns for a longer text begins with it."""
+        ...
+
+    def build_stream(self, secrets: Mapping[str, str], recipient: str, text: str) -> HttpRequest:
+        """Opens a stream with this text. SettingsInvalid like `build_request`, as for all requests here."""
+        ...
+
+    def parse_stream(self, response: HttpResponse) -> str | None:
+        """The platform's id of the message; None if the platform did not open it."""
+        ...
+
+    def build_stream_text(self, secrets: Mapping[str, str], recipient: str, message_id: str, text: str) -> HttpRequest:
+        """Adds this text."""
+        ...
+
+    def build_stream_end(self, secrets: Mapping[str, str], recipient: str, message_id: str) -> HttpRequest:
+        """After it the message can be replaced."""
+        ...
+
+    def build_stream_reply(
+        self, secrets: Mapping[str, str], recipient: str, message_id: str, payload: str, key: str
+    ) -> HttpRequest:
+        """Replaces the message by a rendered payload, so that `parse_search` finds it under this key."""
+        ...
+
+    def parse_stream_reply(self, response: HttpResponse) -> Outcome | None:
+        """None if the message is gone, so that the payload needs one of its own."""
+        ...
+
+    def parse_open_stream(self, response: HttpResponse) -> str | Transient | None:
+        """The latest message that a stream has left, in the response to `build_search`."""
+        ...
+
+
 class Http(Protocol):
     """The one door through which anything is sent to a platform."""
 

@@ -30,6 +30,7 @@ TEAM = "T0FAKE"
 # Slack allows about one message a second in a channel and does not publish how long a burst may be.
 _POSTS = (60.0, 1.0)
 _READS = (50.0, 50.0 / 60.0)
+_STREAMS = (20.0, 20.0 / 60.0)
 _HISTORY_SCOPES = {"D": "im:history", "G": "groups:history"}
 
 
@@ -201,6 +202,10 @@ class FakeSlack(FakePlatform):
                 return told({"ok": True, "message_ts": self._ts()})
             case "conversations.history" | "conversations.replies":
                 return self._search(method, given)
+            case "chat.startStream":
+                return await self._start_stream(given)
+            case "chat.appendStream" | "chat.stopStream":
+                return await self._change_stream(method, given)
             case "assistant.threads.setStatus":
                 return await self._set_status(given)
             case "auth.test":
@@ -250,8 +255,56 @@ class FakeSlack(FakePlatform):
             return told({"ok": False, "error": "message_not_found"})
         if not text or not _are_blocks_valid(given):
             return told({"ok": False, "error": "invalid_blocks" if text else "no_text"})
-        await self._edit(ts, text, has_buttons=bool(_buttons(given)))
+        (message,) = [each for each in self._messages[channel] if each["ts"] == ts]
+        if message.get("is_streaming"):
+            return told({"ok": False, "error": "streaming_state_conflict"})
+        is_stream = message.pop("was_streamed", False)
+        message |= {name: given[name] for name in ("text", "metadata") if name in given}
+        if is_stream:
+            # A stream's message becomes a reply.
+            await self._take(f"{channel}:{message['thread_ts']}", text, given, ts)
+        else:
+            await self._edit(ts, text, has_buttons=bool(_buttons(given)))
         return told({"ok": True, "channel": channel, "ts": ts, "text": text})
+
+    async def _start_stream(self, given: dict[str, Any]) -> Told:
+        channel, thread_ts, text = (str(given.get(name, "")) for name in ("channel", "thread_ts", "markdown_text"))
+        if not thread_ts or len(text) > 12_000:
+            return told({"ok": False, "error": "invalid_arguments"})
+        if not channel.startswith("D") and not (given.get("recipient_user_id") and given.get("recipient_team_id")):
+            return told({"ok": False, "error": "missing_recipient_user_id"})
+        if not self.has_drafts:
+            return told({"ok": False, "error": "channel_type_not_supported"})
+        if (limited := self._take_permit("chat.startStream", "", _STREAMS)) is not None:
+            return limited
+        posted = {"type": "message", "user": BOT_USER, "bot_id": "B0FAKE", "text": text, "ts": self._ts()}
+        streamed = {"thread_ts": thread_ts, "is_streaming": True, "was_streamed": True}
+        self._store({"channel": channel, **posted, **streamed})
+        await self._show(f"{channel}:{thread_ts}", text)
+        return told({"ok": True, "channel": channel, "ts": posted["ts"]})
+
+    async def _change_stream(self, method: str, given: dict[str, Any]) -> Told:
+        channel, text = str(given.get("channel", "")), str(given.get("markdown_text", ""))
+        found = [each for each in self._messages[channel] if each["ts"] == given.get("ts")]
+        if not found:
+            return told({"ok": False, "error": "message_not_found"})
+        if not found[0].get("is_streaming"):
+            return told({"ok": False, "error": "message_not_in_streaming_state"})
+        if method == "chat.appendStream" and not text:
+            return told({"ok": False, "error": "no_text"})
+        found[0]["text"] += text
+        found[0]["is_streaming"] = method == "chat.appendStream"
+        await self._show(f"{channel}:{found[0]['thread_ts']}", found[0]["text"])
+        return told({"ok": True, "channel": channel, "ts": given["ts"]})
+
+    def end_streams(self) -> None:
+        """What Slack does with a stream some minutes after it was opened."""
+        for message in (each for messages in self._messages.values() for each in messages):
+            message.pop("is_streaming", None)
+
+    def messages_of_bot(self, channel: str) -> list[str]:
+        """What people see of the bot in a conversation."""
+        return [each["text"] for each in self._messages[channel] if each.get("bot_id")]
 
     async def _set_status(self, given: dict[str, Any]) -> Told:
         if not given.get("thread_ts") or "status" not in given:
@@ -321,7 +374,8 @@ def _are_blocks_valid(message: Mapping[str, Any]) -> bool:
 
 
 def _shown(message: dict[str, Any], *, with_metadata: bool) -> dict[str, Any]:
-    hidden = ("channel", "channel_type") if with_metadata else ("channel", "channel_type", "metadata")
+    internal = ("channel", "channel_type", "is_streaming", "was_streamed")
+    hidden = internal if with_metadata else (*internal, "metadata")
     return {name: value for name, value in message.items() if name not in hidden}
 
 
