@@ -19,10 +19,11 @@ from bench.measure import interleave
 from bench.results import Row, timings
 from tests.matrix.people import MatrixUser
 from tests.matrix.synapse import Synapse, shared_server
-from threadline.bootstrap import Threadline, open_store
+from threadline.bootstrap import Threadline
 from threadline.clock import SystemClock
 from threadline.core.events import Event, TextDelta
 from threadline.core.prompts import Prompt
+from threadline.databases import open_store
 from threadline.matrix.bot import Bot
 from threadline.matrix.build import build_bot
 from threadline.matrix.events_in import ROOM_STATE

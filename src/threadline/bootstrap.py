@@ -1,14 +1,12 @@
 """The composition root: builds a running Threadline from settings. The only module that knows every adapter.
 
-PostgreSQL, messaging and the agents' clients are imported when they are used, so that the library on SQLite starts
-fast.
+Messaging and the agents' clients are imported when they are used, so that the library starts fast.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import cached_property
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from functools import cached_property, partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypedDict
@@ -25,13 +23,14 @@ from threadline.agents.registry import build_agent
 from threadline.agents.setting_secrets import SettingSecrets
 from threadline.agents.tools import Tool
 from threadline.clock import SystemClock
-from threadline.core.errors import ExtraMissing, SettingsInvalid, StoreUnavailable
+from threadline.core.errors import ExtraMissing
 from threadline.core.guard import PatternGuard
 from threadline.core.threads import Scope, UserRole
 from threadline.core.turn_commits import ReplyDelivery
 from threadline.core.turns import CHANNELS, Surface, Turn
 from threadline.core.values import ValueScope
 from threadline.core.windows import windows
+from threadline.databases import open_store
 from threadline.library import UserView
 from threadline.messaging.home_threads import HomeThreads
 from threadline.observability.metrics import Metrics
@@ -41,7 +40,6 @@ from threadline.processes import LocalProcesses, local_processes
 from threadline.replies import Defer, UserServices
 from threadline.settings import Settings
 from threadline.signatures import ReceiptSigner
-from threadline.stores.sqlite.store import SqliteStore
 from threadline.threads.contexts import Contexts
 from threadline.threads.transfer import Importer
 from threadline.threads.usage_reports import UsageReports
@@ -54,12 +52,14 @@ from threadline.turns.budgets import open_budgets
 from threadline.turns.dispatch import Dispatcher
 from threadline.turns.follow_ups import FollowUps
 from threadline.turns.gauges import register_gauges
-from threadline.turns.leases import Leases, Timing
+from threadline.turns.leases import Leases, Timing, TurnTask
 from threadline.turns.meters import Meters
 from threadline.turns.prompts import PromptReader
 from threadline.turns.recovery import AbandonedTurns, Recovery
+from threadline.turns.remote_runner import RemoteRunner
 from threadline.turns.runner import Runner
 from threadline.turns.streams import Streams
+from threadline.turns.work_queue import WorkQueue
 from threadline.vault import Vault
 
 if TYPE_CHECKING:
@@ -85,6 +85,7 @@ class OpenOptions(TypedDict, total=False):
     read_only: bool
     admission: Admission | None
     summariser: Summariser | None
+    runs_turns: bool
 
 
 class Threadline:
@@ -104,7 +105,10 @@ class Threadline:
         admission: Admission | None = None,
         processes: Processes | None = None,
         summariser: Summariser | None = None,
+        runs_turns: bool = True,
     ) -> None:
+        """Without `runs_turns`, turns are accepted for other processes to run."""
+        self.runs_turns = runs_turns
         self.store, self.settings, self.clock = store, settings, clock
         self.guard = _guard(settings)
         self.sealer = settings.masking.build_sealer(settings.limits)
@@ -130,24 +134,50 @@ class Threadline:
         self.homes = HomeThreads.of(settings.channels, settings.agent)
         self.prompts = PromptReader(store, shown, settings.agent, self.metrics, self.follow_ups.make_room)
         leases = Leases(store, self.processes, timing or Timing(lease_seconds=settings.service.lease_seconds))
-        handover = settings.service.handover_seconds
-        abandoned = AbandonedTurns(store, self.turns, leases, Defer(), metrics=self.metrics, handover_seconds=handover)
-        self.runner = Runner(
-            store,
+        self._build_runner(leases, meters)
+        masker, share = self.sealer.masker, self.streams.loop_share
+        self.dispatcher = Dispatcher(store, self.prompts, self.directory, meters, self.guard, masker, share)
+        register_gauges(self.metrics, store, self.runner, self.streams)
+
+    def _build_runner(self, leases: Leases, meters: Meters) -> None:
+        """What runs turns, takes them over and claims them."""
+        handover = self.settings.service.handover_seconds
+        abandoned = AbandonedTurns(
+            self.store,
+            self.turns,
+            leases,
+            Defer(),
+            metrics=self.metrics,
+            handover_seconds=handover,
+            runs_turns=self.runs_turns,
+        )
+        self.runner = (Runner if self.runs_turns else RemoteRunner)(
+            self.store,
             self.turns,
             self.streams,
             self.prompts,
             self.directory,
-            settings.agent,
+            self.settings.agent,
             leases,
             abandoned,
             meters,
-            self.follow_ups.follow_turn,
+            self._follow_turn,
         )
-        self.recovery = Recovery(store, abandoned, leases, self.runner, clock, replay_seconds=settings.replay_seconds)
-        masker, share = self.sealer.masker, self.streams.loop_share
-        self.dispatcher = Dispatcher(store, self.prompts, self.directory, meters, self.guard, masker, share)
-        register_gauges(self.metrics, store, self.runner, self.streams)
+        self.recovery = Recovery(
+            self.store, abandoned, leases, self.runner, self.clock, replay_seconds=self.settings.replay_seconds
+        )
+        self.work_queue = WorkQueue(
+            self.store,
+            self.runner,
+            self.recovery,
+            leases,
+            self.processes,
+            Defer(),
+            handover_seconds=handover,
+            on_begin=self._follow_claimed_turn,
+            # Another process has enqueued something, or may have.
+            on_work=lambda tenant_id: self.messaging.wake(tenant_id),  # noqa: PLW0108 - imported when it is needed
+        )
 
     @cached_property
     def messaging(self) -> Messaging:
@@ -163,6 +193,7 @@ class Threadline:
             self.vault,
             self.processes,
             retry=self._retry,
+            delivers=self.runs_turns,
         )
 
     @cached_property
@@ -174,6 +205,17 @@ class Threadline:
     @cached_property
     def bridges(self) -> Bridges:
         return self.messaging.open_bridges(self.inbox)
+
+    def _follow_turn(self, scope: Scope, turn: Turn) -> None:
+        """After the end of a turn that ran here."""
+        self.follow_ups.follow_turn(scope, turn)
+        if turn.surface in CHANNELS:
+            self.messaging.wake(scope.tenant_id)
+
+    def _follow_claimed_turn(self, scope: Scope, turn: Turn, running: TurnTask) -> None:
+        if turn.surface in CHANNELS:
+            stream = partial(self.streams.events, scope, turn.id)
+            self.messaging.live_views.follow_turn(self.store, scope, turn, running, stream)
 
     def _render_reply(self, turn: Turn, text: str, parts_json: bytes | None) -> ReplyDelivery | None:
         return self.messaging.outbox.render_reply(turn, text, parts_json)
@@ -293,6 +335,7 @@ def open(
     read_only: bool = False,
     admission: Admission | None = None,
     summariser: Summariser | None = None,
+    runs_turns: bool = True,
 ) -> Opening:
     """Opens a database: a path or `:memory:` for SQLite, `postgresql://…` for PostgreSQL.
 
@@ -301,7 +344,8 @@ def open(
     prompt and returns or yields what to say. `tools` are offered to the agents of the settings and of the tenants,
     beside their own, if they do not run tools themselves. `read_only` reads a SQLite file that cannot be written: its
     folder, too, may be read-only. `admission` decides which turns may call a model, in the place of the settings'
-    budgets. `summariser` writes summaries of older messages, in the place of the agent's model."""
+    budgets. `summariser` writes summaries of older messages, in the place of the agent's model. Without
+    `runs_turns`, turns that are accepted here are run by other processes, such as `threadline worker`."""
     if settings is None:
         settings = settings_.load(overrides={"database": None if database is None else str(database)})
     elif database is not None:
@@ -323,55 +367,10 @@ def open(
             admission=admission,
             processes=processes,
             summariser=summariser,
+            runs_turns=runs_turns,
         )
 
     return Opening(opening)
-
-
-async def open_store(settings: Settings, clock: Clock | None = None, *, read_only: bool = False) -> Store:
-    """Without a clock, times are the system's, and on PostgreSQL the server's for what processes compare."""
-    url = settings.database
-    if is_postgres(url):
-        with needs_postgres():
-            from threadline.stores.postgres.store import PostgresStore  # noqa: PLC0415 - an extra
-        return await PostgresStore.open(url, clock=clock, limits=settings.limits, timeouts=settings.timeouts)
-    return await SqliteStore.open(
-        sqlite_path(url),
-        clock=clock,
-        limits=settings.limits,
-        read_only=read_only,
-        lock_seconds=settings.timeouts.file_lock_seconds,
-    )
-
-
-@contextmanager
-def needs_postgres() -> Iterator[None]:
-    try:
-        yield
-    except ModuleNotFoundError as exc:
-        raise ExtraMissing("postgres", "PostgreSQL") from exc
-
-
-def is_postgres(url: str) -> bool:
-    return url.startswith(("postgresql://", "postgres://"))
-
-
-def sqlite_path(url: str) -> str:
-    """The file that a database setting names. SettingsInvalid for an address of another kind, StoreUnavailable if its
-    folder cannot be created."""
-    path = url.removeprefix("sqlite:///")
-    if "://" in path:
-        # The rest of it may hold a password.
-        scheme = path.partition("://")[0]
-        raise SettingsInvalid(f"{scheme}:// is no database of Threadline's: give a path, ':memory:' or postgresql://…")
-    if path == ":memory:":
-        return path
-    file = Path(path).expanduser()
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as exc:
-        raise StoreUnavailable(f"{file.parent} cannot be created: {exc.strerror}") from exc
-    return str(file)
 
 
 def _tracer(settings: Settings) -> Tracer | None:

@@ -173,8 +173,11 @@ class Messaging:
         processes: Processes,
         *,
         retry: DeliveryRetry | None = None,
+        delivers: bool = True,
     ) -> None:
+        """Without `delivers`, other processes send what this one enqueues."""
         self.settings = settings
+        self._delivers = delivers
         self._vault = vault
         self.http = LazyPlatformHttp(settings)
         self.codecs = Codecs(settings)
@@ -236,7 +239,10 @@ class Messaging:
 
     def wake(self, tenant_id: str) -> None:
         """Something was enqueued for this tenant."""
-        self.outbox_worker.wake(tenant_id)
+        if self._delivers:
+            self.outbox_worker.wake(tenant_id)
+        else:
+            self._store.announce_work(tenant_id)
         self._signal.wake()
 
     async def run(self) -> None:

@@ -12,12 +12,13 @@ from typing import TypeAlias
 
 from threadline.administration.administration import Administration
 from threadline.administration.agent_secrets import AgentSecrets
-from threadline.bootstrap import is_postgres, needs_postgres, open_store, open_vault, sqlite_path
+from threadline.bootstrap import open_vault
 from threadline.clock import SystemClock
 from threadline.core.errors import InvalidInput, NotFound
 from threadline.core.ids import check_tenant_id
 from threadline.core.receipts import ErasureReceipt
 from threadline.core.threads import system_scope
+from threadline.databases import is_postgres, needs_postgres, open_store, sqlite_path
 from threadline.ports import Finding
 from threadline.settings import Settings
 from threadline.signatures import ReceiptSigner

@@ -64,6 +64,8 @@ class LocalProcesses:
         self._is_private = is_private
         self._worker: str | None = None
         self._lock: int | None = None
+        self._crashed: set[str] = set()
+        """What `has_new_crash` has told."""
         _open_processes.add(self)
 
     @property
@@ -85,6 +87,18 @@ class LocalProcesses:
             return not _has_ended(self._folder / worker)
         except OSError:
             return None
+
+    def has_new_crash(self) -> bool:
+        if self._folder is None or self._worker is None or not self._is_safe(self._folder):
+            return False
+        try:
+            found = {file.name for file in self._folder.iterdir() if file.name != self._worker}
+        except OSError:
+            return False
+        self._crashed &= found
+        crashed = {name for name in found - self._crashed if self.is_running(name) is False}
+        self._crashed |= crashed
+        return bool(crashed)
 
     def close(self) -> None:
         if self._lock is None or self._folder is None or self._worker is None:
@@ -155,7 +169,7 @@ def _remove_old(folder: Path, worker: str) -> None:
     for file in folder.iterdir():
         # Another process may remove it at the same time.
         with contextlib.suppress(OSError):
-            if file.name == worker or not _has_ended(file):
+            if file.name == worker or not _WORKER.fullmatch(file.name) or not _has_ended(file):
                 continue
             found = file.stat()
             if stat.S_IMODE(found.st_mode) != _ENDED_MODE:

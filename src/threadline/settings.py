@@ -160,6 +160,8 @@ class ServiceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     host: str = "127.0.0.1"
     port: Annotated[int, msgspec.Meta(ge=0, le=65_535)] = 8300
     workers: int = 1
+    role: Literal["all", "web"] = "all"
+    """`web`: accepts requests and streams replies; turns and deliveries are left to `threadline worker`."""
     authentication: bool = False
     jwt: JwtSettings | None = None
     rates: RateLimits = RateLimits()

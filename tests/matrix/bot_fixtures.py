@@ -14,13 +14,14 @@ import msgspec
 from tests.matrix.people import PATIENCE, MatrixUser
 from tests.matrix.synapse import Synapse
 from threadline.agents.function import as_agent
-from threadline.bootstrap import Threadline, open_store
+from threadline.bootstrap import Threadline
 from threadline.clock import SystemClock
 from threadline.core.channels import Binding
 from threadline.core.errors import AgentFailed
 from threadline.core.parts import plain_text
 from threadline.core.prompts import Prompt
 from threadline.core.threads import Scope
+from threadline.databases import open_store
 from threadline.matrix.bot import Bot
 from threadline.matrix.build import build_bot
 from threadline.messaging.rooms import room_of, space_place

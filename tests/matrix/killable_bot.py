@@ -24,10 +24,11 @@ from tests.client.conftest import IMPATIENT
 from tests.matrix.bot_fixtures import TIMING, Parrot, World
 from tests.matrix.people import PATIENCE
 from threadline.agents.function import as_agent
-from threadline.bootstrap import Threadline, open_store
+from threadline.bootstrap import Threadline
 from threadline.client import connect
 from threadline.clock import SystemClock
 from threadline.core.prompts import Prompt
+from threadline.databases import open_store
 from threadline.matrix.build import build_bot, remote_bot
 from threadline.service.app import build_app
 from threadline.service.process.server import Server, listen

@@ -9,14 +9,15 @@ import logging
 import multiprocessing
 from collections.abc import AsyncIterator, Mapping
 from multiprocessing.context import ForkServerProcess
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from threadline.agents.function import as_agent
-from threadline.bootstrap import Threadline, open_store
+from threadline.bootstrap import Threadline
 from threadline.clock import SystemClock
 from threadline.core.masking import SecretMasker
 from threadline.core.parts import plain_text
 from threadline.core.prompts import Prompt
+from threadline.databases import open_store
 from threadline.messaging.settlement import DeliveryRetry
 from threadline.processes import local_processes
 from threadline.service.app import build_app
@@ -46,12 +47,16 @@ class Place(NamedTuple):
     agent: str = "echo"
     apis: Mapping[str, str] = {}
     """Of other platforms than Slack."""
+    role: Literal["all", "web", "worker"] = "all"
+    hold_seconds: float = 30.0
+    """How long leases and claims last in a shipped place."""
 
     def settings(self) -> Settings:
         apis: dict[str, Any] = {
             platform: ChannelSettings(api=api) for platform, api in {"slack": self.slack_api, **self.apis}.items()
         }
-        service = ServiceSettings() if self.is_shipped else ServiceSettings(recovery_seconds=0.1, grace_seconds=1.0)
+        shipped_service = ServiceSettings(lease_seconds=self.hold_seconds)
+        service = shipped_service if self.is_shipped else ServiceSettings(recovery_seconds=0.1, grace_seconds=1.0)
         shipped = ChannelsSettings()
         return Settings(
             database=self.database,
@@ -74,10 +79,14 @@ async def open_place(place: Place) -> Threadline:
     settings, clock = place.settings(), SystemClock()
     store = await open_store(settings, clock)
     agents: dict[str, Any] = {"echo": as_agent(echo)}
+    runs_turns = place.role != "web"
     if place.is_shipped:
         processes = local_processes(settings.database, settings.process_folder)
-        return Threadline(store, settings, clock, agents=agents, processes=processes)
-    return Threadline(store, settings, clock, agents=agents, timing=TIMING, retry=RETRY)
+        retry = DeliveryRetry(claim_seconds=place.hold_seconds)
+        return Threadline(
+            store, settings, clock, agents=agents, retry=retry, processes=processes, runs_turns=runs_turns
+        )
+    return Threadline(store, settings, clock, agents=agents, timing=TIMING, retry=RETRY, runs_turns=runs_turns)
 
 
 def serve(place: Place) -> None:
@@ -87,8 +96,10 @@ def serve(place: Place) -> None:
 
 async def _serve(place: Place) -> None:
     async with await open_place(place) as threadline:
-        server = Server(build_app(threadline), grace_seconds=place.settings().service.grace_seconds)
-        await run_server(server, listen("127.0.0.1", place.port))
+        is_worker = place.role == "worker"
+        app = build_app(threadline, serves_api=not is_worker)
+        server = Server(app, grace_seconds=place.settings().service.grace_seconds)
+        await run_server(server, None if is_worker else listen("127.0.0.1", place.port))
 
 
 def start(place: Place) -> ForkServerProcess:

@@ -56,6 +56,39 @@ def served(database: str, tmp_path: Path, workers: int = 2, **env: str) -> Itera
             process.kill()
 
 
+class Started(NamedTuple):
+    process: subprocess.Popen[str]
+    announcement: str
+    log: Path
+
+    @property
+    def url(self) -> str:
+        found = re.search(r"on (http://\S+)$", self.announcement)
+        assert found, self.announcement
+        return found[1]
+
+
+@contextmanager
+def started(log: Path, *command: str, **env: str) -> Iterator[Started]:
+    """A process of `threadline`, once it has announced itself. Killed at the end."""
+    with log.open("w") as errors:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "threadline", *command],
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            env={**os.environ, **env},
+        )
+    with process:
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            assert line, log.read_text()
+            yield Started(process, line.strip(), log)
+        finally:
+            process.kill()
+
+
 def eventually(holds: Callable[[], bool]) -> None:
     """Polls, because other processes send no notification, until a timeout."""
     ends = time.monotonic() + SECONDS

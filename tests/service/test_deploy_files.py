@@ -27,12 +27,13 @@ from threadline.settings import load
 
 pytestmark = pytest.mark.req("K-10")
 DEPLOY = ROOT / "deploy"
+UNITS = ("threadline.service", "threadline-worker@.service")
 METRIC = re.compile(r"threadline_[a-z_]+")
 
 
 def test_the_guide_names_every_file_and_no_other() -> None:
     guide = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")
-    assert set(re.findall(r"\.\./deploy/([\w.]+)", guide)) == {path.name for path in DEPLOY.iterdir()}
+    assert set(re.findall(r"\.\./deploy/([\w.@-]+)", guide)) == {path.name for path in DEPLOY.iterdir()}
 
 
 def test_the_settings_load() -> None:
@@ -42,12 +43,14 @@ def test_the_settings_load() -> None:
 
 
 def commands() -> Iterator[list[str]]:
-    unit = (DEPLOY / "threadline.service").read_text(encoding="utf-8")
-    yield re.findall(r"^ExecStart=\S+/threadline (.*)$", unit, re.MULTILINE)[0].split()
+    for name in UNITS:
+        unit = (DEPLOY / name).read_text(encoding="utf-8")
+        yield re.findall(r"^ExecStart=\S+/threadline (.*)$", unit, re.MULTILINE)[0].split()
     image = re.findall(r"^CMD (\[.*\])$", (DEPLOY / "Containerfile").read_text(encoding="utf-8"), re.MULTILINE)
     yield json.loads(image[0])[1:]
     compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))
-    yield compose["services"]["migrate"]["command"][1:]
+    for name in ("migrate", "worker"):
+        yield compose["services"][name]["command"][1:]
     for part in yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text(encoding="utf-8")):
         for container in part["spec"].get("template", {}).get("spec", {}).get("containers", ()):
             yield (container.get("command") or container["args"])[1:]
@@ -55,7 +58,7 @@ def commands() -> Iterator[list[str]]:
 
 def test_every_command_is_one_that_threadline_takes() -> None:
     found = list(commands())
-    assert len(found) == 5
+    assert len(found) == 8
     for words in found:
         build_parser().parse_args(words)
 
@@ -73,7 +76,7 @@ def test_every_variable_is_a_setting() -> None:
     found = {name: value for name, value in variables() if name.startswith("THREADLINE_")}
     # The key of a vault is 32 bytes; the file has the name of a variable in its place.
     found["THREADLINE_VAULT__KEYS__FIRST"] = "x" * 43 + "="
-    load(environ=found)
+    load(environ={name: re.sub(r"^\$\{ROLE:-(\w+)\}$", r"\1", value) for name, value in found.items()})
 
 
 @pytest.fixture(scope="module")
@@ -111,15 +114,16 @@ def test_the_files_that_images_copy_are_there() -> None:
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
-def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
-    unit = tmp_path / "threadline.service"
-    text = (DEPLOY / "threadline.service").read_text(encoding="utf-8")
+@pytest.mark.parametrize("name", UNITS)
+def test_systemd_accepts_the_unit(name: str, tmp_path: Path) -> None:
+    unit = tmp_path / name.replace("@", "@1")
+    text = (DEPLOY / name).read_text(encoding="utf-8")
     unit.write_text(text.replace("/opt/threadline/bin/threadline", "/bin/true"))
     done = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", unit], capture_output=True, text=True, check=False, timeout=60
     )
     # Other units of the machine are read too and may have faults of their own.
-    assert [line for line in done.stderr.splitlines() if "threadline.service" in line] == []
+    assert [line for line in done.stderr.splitlines() if unit.name in line] == []
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="Prometheus is not installed")

@@ -18,7 +18,7 @@ from tests.simulation.platform import webhook
 from tests.simulation.processes import ProcessGone, SimulatedProcess
 from tests.simulation.questions import AGENT, TENANT, Chat, ChatSurface, Person, Question
 from threadline.bootstrap import Threadline
-from threadline.core.errors import AgentFailed, StoreFailed, TurnRunning
+from threadline.core.errors import AgentFailed, NoWorker, StoreFailed, TurnRunning
 from threadline.core.events import Failure, Restart, TextDelta
 from threadline.core.ids import new_id
 from threadline.library import ThreadHandle
@@ -51,7 +51,7 @@ async def _deliver(world: World, question: Question, chat: Chat, sent_at: float,
         process = await world.any_process()
         try:
             decisions = await process.call(partial(_receive, chat.surface, body))
-        except (ProcessGone, StoreFailed) as exc:
+        except (ProcessGone, StoreFailed, NoWorker) as exc:
             world.note(f"webhook of {question.token} fails in {process.name}: {type(exc).__name__}")
             await asyncio.sleep(world.loop.chance.choice((0.0, 0.1, 5.0)))
             continue
@@ -75,7 +75,7 @@ async def ask_by_library(world: World, question: Question) -> None:
         process = await world.any_process()
         try:
             answer = await process.call(partial(_ask, world, question))
-        except (ProcessGone, StoreFailed, TurnRunning) as exc:
+        except (ProcessGone, StoreFailed, NoWorker, TurnRunning) as exc:
             world.note(f"asking {question.token} in {process.name} fails: {type(exc).__name__}")
             await asyncio.sleep(world.loop.chance.choice((0.0, 0.0, 0.5)) if not isinstance(exc, TurnRunning) else 1.0)
             continue

@@ -66,15 +66,27 @@ class SimulatedLocks:
             return None
         return any(process.name == worker and process.is_alive for process in self._world.processes)
 
+    def has_new_crash(self) -> bool:
+        """Looked for by the sweeps alone, which find the same."""
+        return False
+
     def close(self) -> None:
         return None
 
 
 class SimulatedProcess:
-    """`is_service`: with the sweeps and workers of `threadline serve`; otherwise a program that uses the library."""
+    """`is_service`: with the sweeps and workers of `threadline serve`; otherwise a program that uses the library.
+    Without `runs_turns`, it has the role web."""
 
     def __init__(
-        self, world: Surroundings, name: str, settings: Settings, clock_offset: float, *, is_service: bool
+        self,
+        world: Surroundings,
+        name: str,
+        settings: Settings,
+        clock_offset: float,
+        *,
+        is_service: bool,
+        runs_turns: bool = True,
     ) -> None:
         self.name = name
         self.is_alive = True
@@ -88,6 +100,7 @@ class SimulatedProcess:
         self._world = world
         self._settings = settings
         self._is_service = is_service
+        self._runs_turns = runs_turns
         self._shutdown: Shutdown | None = None
         self._must_stop = False
         self._calls: dict[asyncio.Future[Any], None] = {}
@@ -160,7 +173,9 @@ class SimulatedProcess:
         store = await SqliteStore.open(self._settings.database, clock=self.clock, limits=limits)
         agents = self._world.agents(self)
         locks = SimulatedLocks(self._world, self.name)
-        async with Threadline(store, self._settings, self.clock, agents=agents, processes=locks) as threadline:
+        async with Threadline(
+            store, self._settings, self.clock, agents=agents, processes=locks, runs_turns=self._runs_turns
+        ) as threadline:
             shutdown = Shutdown()
             async with lifespan(threadline, self._settings.service, shutdown) if self._is_service else nullcontext():
                 self.threadline, self._shutdown = threadline, shutdown

@@ -64,6 +64,9 @@ class World:
         """Whether each process has a wall clock of its own, as if it ran on another machine."""
         self.is_service = self.chance.random() < 0.7
         """Whether the processes are services, with their sweeps and workers, or programs that use the library."""
+        # Not from `chance`: a seed without roles runs as it did before there were any.
+        self.has_roles = self.is_service and random.Random(f"roles {seed}").random() < 0.4
+        """Whether only the first process runs turns; the others accept them."""
         self.troubles = 0
         """How many faults were injected."""
         self.trace: list[str] = []
@@ -205,7 +208,12 @@ class World:
         while not self._is_ending:
             life += 1
             process = SimulatedProcess(
-                self, f"p{slot}.{life}", self._settings, self._clock_offset(), is_service=self.is_service
+                self,
+                f"p{slot}.{life}",
+                self._settings,
+                self._clock_offset(),
+                is_service=self.is_service,
+                runs_turns=slot == 0 or not self.has_roles,
             )
             self.processes.append(process)
             while not process.ended.done():

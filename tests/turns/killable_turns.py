@@ -24,7 +24,7 @@ from typing import Any
 from threadline.agents.loop import LoopAgent
 from threadline.agents.models import RoundSettings
 from threadline.agents.tools import tool
-from threadline.bootstrap import Threadline, open_store
+from threadline.bootstrap import Threadline
 from threadline.clock import SystemClock
 from threadline.core.events import Event, Finish, TextDelta, ToolCall
 from threadline.core.ids import new_id
@@ -32,6 +32,7 @@ from threadline.core.masking import SecretMasker
 from threadline.core.parts import ToolPart
 from threadline.core.prompts import PromptMessage
 from threadline.core.turns import Surface
+from threadline.databases import open_store
 from threadline.replies import Defer
 from threadline.settings import Settings
 from threadline.turns.leases import Timing

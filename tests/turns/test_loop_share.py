@@ -13,8 +13,9 @@ import pytest
 import threadline
 from tests.service.running_service import serving
 from threadline.agents.function import as_agent
-from threadline.bootstrap import Threadline, open_store
+from threadline.bootstrap import Threadline
 from threadline.clock import SystemClock
+from threadline.databases import open_store
 from threadline.settings import ServiceSettings, Settings
 from threadline.turns.leases import Timing
 from threadline.turns.loop_share import SLICE_SECONDS

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests.turns.killable_turns import build_threadline
-from threadline.bootstrap import open_store
 from threadline.clock import SystemClock
 from threadline.core.messages import Message
 from threadline.core.parts import ToolPart
+from threadline.databases import open_store
 from threadline.settings import Settings
 
 KILLS = 100

@@ -220,7 +220,8 @@ class Telegram:
         return self._call(secrets, "sendChatAction", {**_where(arrival), "action": "typing"})
 
     def has_drafts(self, arrival: Arrival) -> bool:
-        return not arrival.shared
+        # Private chats have positive ids; a recipient of another kind is refused when it is sent to.
+        return not arrival.recipient.startswith("-")
 
     def build_draft(self, secrets: Mapping[str, str], arrival: Arrival, text: str) -> HttpRequest:
         # Of a reply that becomes several messages, the one that is being written.

@@ -31,6 +31,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_init(adder(commands, common))
     _add_chat(adder(commands, common))
     _add_serve(adder(commands, common))
+    _add_worker(adder(commands, common))
     _add_matrix(add_group(commands, "matrix", "run the Matrix bot", common))
     threads = add_group(commands, "threads", "list, search, branch, export and delete threads", common)
     _add_reads(threads)
@@ -138,11 +139,26 @@ def _add_serve(add: AddCommand) -> None:
     serve.add_argument("--host", help="listen on this address (default: 127.0.0.1)")
     serve.add_argument("--port", type=port, help="listen on this port; 0 picks a free one (default: 8300)")
     serve.add_argument("--workers", type=int, metavar="N", help="run N processes (default: 1)")
+    roles = "web: leave turns and deliveries to threadline worker (default: all)"
+    serve.add_argument("--role", choices=("all", "web"), help=roles)
     required = "require an API token from every caller; see threadline token create"
     serve.add_argument("--authentication", action="store_true", default=None, help=required)
     serve.add_argument("--listen-fd", type=int, help=argparse.SUPPRESS)
     serve.add_argument("--worker", type=int, help=argparse.SUPPRESS)
     serve.add_argument("--metrics-folder", help=argparse.SUPPRESS)
+
+
+def _add_worker(add: AddCommand) -> None:
+    worker = add(
+        "worker",
+        "run the turns and deliveries of a service whose processes have the role web",
+        "worker:run_worker",
+        examples=("--database postgresql://localhost/threads", "--port 8301"),
+    )
+    worker.add_argument(
+        "--port", type=port, help="serve /healthz, /readyz and /metrics on this port (default: on none)"
+    )
+    worker.add_argument("--host", help="with --port: listen on this address (default: 127.0.0.1)")
 
 
 def _add_reads(add: AddCommand) -> None:

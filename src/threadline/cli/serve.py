@@ -8,7 +8,7 @@ import socket
 import sys
 import tempfile
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from pathlib import Path
 
 import msgspec
@@ -25,13 +25,13 @@ try:
     from threadline.service.auth.authentication import check_address
     from threadline.service.process.logs import configure
     from threadline.service.process.server import Server, address_of, listen, serve
-    from threadline.service.process.worker_metrics import shared_metrics
+    from threadline.service.process.worker_metrics import named_by_role, shared_metrics
     from threadline.service.process.workers import READY, Workers
 except ModuleNotFoundError as exc:
     raise ExtraMissing("service", "the service") from exc
 
-_SERVICE_OPTIONS = ("host", "port", "workers", "authentication")
-_WORKER_OPTIONS = ("database", "settings", "tenant", "user")
+_SERVICE_OPTIONS = ("host", "port", "workers", "role", "authentication")
+_WORKER_OPTIONS = ("database", "settings", "tenant", "user", "role")
 
 
 @asynccontextmanager
@@ -60,6 +60,12 @@ async def serve_http(args: argparse.Namespace) -> int:
         raise SettingsInvalid(
             f"an in-memory database cannot be shared by {service.workers} workers: use --workers 1 or a file"
         )
+    if service.role == "web":
+        require_shared_database(settings, "`--role web`")
+        if service.handover_seconds <= 0:
+            raise SettingsInvalid(
+                "`service.handover_seconds` must be above 0 with `--role web`: for so long turns wait for a worker"
+            )
     if service.workers > 1 and settings.matrix.with_service:
         raise SettingsInvalid(
             f"the Matrix bot cannot run in {service.workers} workers: use --workers 1, or unset `matrix.with_service` "
@@ -90,19 +96,47 @@ async def _serve(
     worker: int = 0,
     metrics_folder: str | None = None,
 ) -> int:
-    async with open_threadline(settings=settings) as threadline, _matrix_bot(threadline):
-        threadline.mcp_servers.start([name for agent in settings.agents.values() for name in agent.mcp])
-        metrics = threadline.metrics
-        sharing = shared_metrics(metrics, Path(metrics_folder), worker) if metrics_folder else nullcontext()
+    runs_turns = service.role == "all"
+    async with open_threadline(settings=settings, runs_turns=runs_turns) as threadline, _matrix_bot(threadline):
+        if runs_turns:
+            threadline.mcp_servers.start([name for agent in settings.agents.values() for name in agent.mcp])
+        sharing: AbstractAsyncContextManager[None] = nullcontext()
+        if not runs_turns:
+            sharing = joined_metrics(threadline, "web")
+        elif metrics_folder:
+            sharing = shared_metrics(threadline.metrics, Path(metrics_folder), str(worker))
         async with sharing:
             server = Server(build_app(threadline, service), grace_seconds=service.grace_seconds)
-            announcing = asyncio.create_task(_announce(server, announcement))
+            announcing = asyncio.create_task(announce_when_ready(server, announcement))
             await serve(server, listening, parent_pipe=lifeline)
             announcing.cancel()
     return 0
 
 
-async def _announce(server: Server, announcement: str) -> None:
+def require_shared_database(settings: Settings, what: str) -> None:
+    """SettingsInvalid where processes with roles cannot work together."""
+    if settings.database == ":memory:":
+        raise SettingsInvalid(
+            f"{what} needs a database that other processes can open, got an in-memory one: use a file"
+        )
+    if settings.matrix.with_service:
+        raise SettingsInvalid(
+            f"{what} does not run the Matrix bot: unset `matrix.with_service` and run `threadline matrix run`"
+        )
+
+
+@asynccontextmanager
+async def joined_metrics(threadline: Threadline, role: str) -> AsyncIterator[None]:
+    """While it is open, a scrape of any process with a role has the metrics of all of this machine and database."""
+    with named_by_role(role, threadline.settings) as place:
+        if place is None:
+            yield
+            return
+        async with shared_metrics(threadline.metrics, *place):
+            yield
+
+
+async def announce_when_ready(server: Server, announcement: str) -> None:
     await server.ready.wait()
     print(announcement, flush=True)
 

@@ -30,6 +30,7 @@ The tree:
     │   └── LinkLimited          an account that tried too many link codes; it may try again later
     ├── AgentFailed              the agent stopped, timed out or sent an invalid reply
     ├── ServiceUnavailable       a service could not be reached, or sent an invalid response
+    ├── NoWorker                 no worker takes turns; nothing was stored
     ├── SettingsInvalid          the configuration is wrong
     │   └── EncryptionKeyMissing a secret cannot be stored, because the operator has set no key to encrypt it with
     ├── ExtraMissing             an optional dependency is not installed
@@ -294,6 +295,16 @@ class ServiceUnavailable(ThreadlineError):
     """A Threadline service could not be reached, or sent a response that cannot be read."""
 
     code = "service_unavailable"
+
+
+class NoWorker(ThreadlineError):
+    """This process hands turns over to workers, and none has taken one for a while. Nothing was stored, and the same
+    call may succeed once a worker runs."""
+
+    code = "no_worker"
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"no worker has taken a turn for {seconds:.0f} seconds: try again in a few seconds")
 
 
 class SettingsInvalid(ThreadlineError):

@@ -159,9 +159,10 @@ def turn_info(turn: Turn) -> TurnInfo:
 
 
 class Lease(NamedTuple):
-    """The process that asks to run a turn, and for how many seconds by the store's clock no other may take it."""
+    """The process that asks to run a turn, and for how many seconds by the store's clock no other may take it. Without
+    a worker, the turn is for whichever process takes it first (see `Turn.is_handed_over`)."""
 
-    worker: str
+    worker: str | None
     seconds: float
 
 

@@ -143,9 +143,7 @@ class ApprovalAnswers:
             place=place_of(arrival, tx.scope.user_id),
             is_question_checked=True,
         )
-        new = msgspec.structs.replace(
-            prepared, arrival=claimed, lease=self._runner.holder().lease, is_only_reserved=True
-        )
+        new = msgspec.structs.replace(prepared, arrival=claimed, lease=self._runner.new_lease(), is_only_reserved=True)
         outcome = await tx.accept_turn(new)
         if isinstance(outcome, AcceptRefusal):
             if outcome.reason == "duplicate_arrival":

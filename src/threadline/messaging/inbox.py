@@ -243,7 +243,7 @@ class Inbox:
         try:
             new = self._turns.seal(scope, request, arrival=claim_of(scope, arrival, correlation_id, home))
             # Other processes leave it to this one, which leases it when the burst before it is through.
-            new = msgspec.structs.replace(new, lease=self._runner.holder().lease, is_only_reserved=True)
+            new = msgspec.structs.replace(new, lease=self._runner.new_lease(), is_only_reserved=True)
         except InvalidText:
             return Receipt("blank")
         except InvalidInput as exc:

@@ -10,18 +10,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
 from threadline.core.errors import ThreadlineError
 from threadline.core.event_fold import Fold
 from threadline.core.events import Event
 from threadline.core.parts import plain_text
-from threadline.core.platform_messages import Arrival, HttpRequest, HttpResponse, Transient
+from threadline.core.platform_messages import UNTIMED, Arrival, HttpRequest, HttpResponse, Transient
+from threadline.core.reply_text import arrived_as
 from threadline.core.threads import Scope
 from threadline.core.turns import Surface, Turn
 from threadline.messaging.credentials import Credentials
 from threadline.messaging.live_streams import LiveStream, LiveStreams
-from threadline.ports import Channel, Http, LiveChannel, StreamingChannel
+from threadline.ports import Channel, Http, LiveChannel, Store, StreamingChannel
 
 log = logging.getLogger("threadline.messaging")
 
@@ -53,13 +54,53 @@ class LiveViews:
         stream: Callable[[], AsyncIterator[Event]],
     ) -> None:
         """Shows the reply to this arrival until its turn, which runs in this process, has ended."""
-        channel = self._channels.get(arrival.platform) if self._after_seconds > 0 else None
+
+        async def find_arrival() -> Arrival:
+            return arrival
+
+        self._start(
+            scope.tenant_id, arrival.platform, turn_id, find_arrival, running, stream, recipient=arrival.recipient
+        )
+
+    def follow_turn(
+        self,
+        store: Store,
+        scope: Scope,
+        turn: Turn,
+        running: asyncio.Future[Turn | None],
+        stream: Callable[[], AsyncIterator[Event]],
+    ) -> None:
+        """The same for a turn whose message another process received."""
+        key = arrived_as(turn)
+
+        async def find_arrival() -> Arrival | None:
+            row = None if key is None else await store.scoped(scope).inbox_row(turn.surface, key)
+            if row is None or row.reply_to is None:
+                return None
+            # What the inbox keeps of a message is enough to show that it is being answered.
+            return Arrival(turn.surface, row.key, row.fingerprint or "", row.reply_to, row.reply_to, "", UNTIMED)
+
+        self._start(scope.tenant_id, turn.surface, turn.id, find_arrival, running, stream)
+
+    def _start(
+        self,
+        tenant_id: str,
+        platform: Surface,
+        turn_id: str,
+        find_arrival: Callable[[], Awaitable[Arrival | None]],
+        running: asyncio.Future[Turn | None],
+        stream: Callable[[], AsyncIterator[Event]],
+        *,
+        recipient: str | None = None,
+    ) -> None:
+        channel = self._channels.get(platform) if self._after_seconds > 0 else None
         if not isinstance(channel, LiveChannel):
             return
-        can_stream = isinstance(channel, StreamingChannel) and channel.can_stream(arrival.recipient)
-        live = self.streams.add(turn_id) if can_stream else None
-        showing = self._show(scope.tenant_id, channel, arrival, live, running, stream)
-        task = asyncio.create_task(showing, name=f"live view of {arrival.platform}")
+        # Known before the turn can end: the reply's delivery waits for this view if it may open a stream.
+        may_stream = isinstance(channel, StreamingChannel) and (recipient is None or channel.can_stream(recipient))
+        live = self.streams.add(turn_id) if may_stream else None
+        showing = self._show(tenant_id, channel, find_arrival, live, running, stream)
+        task = asyncio.create_task(showing, name=f"live view of {platform}")
         if live is not None:
             live.view = task
         self._tasks.add(task)
@@ -69,25 +110,41 @@ class LiveViews:
         self,
         tenant_id: str,
         channel: LiveChannel,
-        arrival: Arrival,
+        find_arrival: Callable[[], Awaitable[Arrival | None]],
         live: LiveStream | None,
         running: asyncio.Future[Turn | None],
         stream: Callable[[], AsyncIterator[Event]],
     ) -> None:
         if (await asyncio.wait({running}, timeout=self._after_seconds))[0]:
             return
+        try:
+            if (arrival := await find_arrival()) is not None:
+                await self._show_reply(tenant_id, channel, arrival, live, running, stream)
+        except ThreadlineError as exc:
+            log.info("no live view: %s", exc, extra={"platform": channel.platform})
+
+    async def _show_reply(
+        self,
+        tenant_id: str,
+        channel: LiveChannel,
+        arrival: Arrival,
+        live: LiveStream | None,
+        running: asyncio.Future[Turn | None],
+        stream: Callable[[], AsyncIterator[Event]],
+    ) -> None:
         fold = Fold()
-        is_shown = live is not None or channel.has_drafts(arrival)
+        streams_to = (
+            channel if isinstance(channel, StreamingChannel) and channel.can_stream(arrival.recipient) else None
+        )
+        is_shown = streams_to is not None or channel.has_drafts(arrival)
         reading = asyncio.create_task(_read(stream(), fold)) if is_shown else None
         try:
             secrets = await self._credentials.open(tenant_id, channel.platform)
-            if live is not None and isinstance(channel, StreamingChannel):
+            if live is not None and streams_to is not None:
                 # Slack takes a status away when it posts a message.
                 await self._send(channel.build_typing(secrets, arrival))
-                await self._stream(channel, secrets, arrival.recipient, running, fold, live)
+                await self._stream(streams_to, secrets, arrival.recipient, running, fold, live)
             await self._repeat(channel, secrets, arrival, running, fold)
-        except ThreadlineError as exc:
-            log.info("no live view: %s", exc, extra={"platform": channel.platform})
         finally:
             if reading is not None:
                 reading.cancel()

@@ -37,6 +37,7 @@ from threadline.ports.store import (
     Transaction,
     TransactionBody,
     Watch,
+    WorkWatch,
 )
 from threadline.ports.summaries import Summariser, SummaryTask, WrittenSummary
 
@@ -87,6 +88,7 @@ __all__ = [
     "Verdict",
     "Watch",
     "WindowedChannel",
+    "WorkWatch",
     "WritingAgent",
     "WrittenSummary",
 ]

@@ -27,6 +27,10 @@ class Processes(Protocol):
         machine, or in a container with other files. Then its leases decide."""
         ...
 
+    def has_new_crash(self) -> bool:
+        """Whether another process of this machine has ended without closing since the last call."""
+        ...
+
     def close(self) -> None:
         """After this the process counts as ended."""
         ...

@@ -6,7 +6,7 @@ scope: it opens sessions, runs transactions, watches for changes and reports its
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import AbstractAsyncContextManager
 from typing import Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
@@ -73,6 +73,13 @@ class Watch(Protocol):
         ...
 
 
+class WorkWatch(Protocol):
+    async def wait(self, seconds: float) -> Collection[str] | None:
+        """Returns when work may have been announced, or after `seconds`: the ids of the tenants in which it was, None
+        if it may be any tenant. A hint: claim again."""
+        ...
+
+
 class PoolStats(NamedTuple):
     """Open connections, connections in use, and callers that wait for one."""
 
@@ -108,6 +115,15 @@ class Store(Protocol):
         on: output stored, stop requested, turn ended. A thread's id wakes on: append, move, turn accepted or ended,
         update, delete, restore, purge. A state key wakes when a thread is created or restored under it. Commits of this
         process wake immediately; commits of other processes, shortly after."""
+        ...
+
+    def announce_work(self, tenant_id: str) -> None:
+        """After the commit of a turn that was handed over, or of a delivery that another process sends: wakes the
+        processes that watch for work. An announcement may be lost, so those sweep as well."""
+        ...
+
+    def watch_work(self) -> AbstractAsyncContextManager[WorkWatch]:
+        """Watches for work in all tenants."""
         ...
 
     async def tenants(self) -> list[str]:

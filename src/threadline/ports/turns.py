@@ -22,7 +22,8 @@ class TurnOperations(Protocol):
         binding of its place, the rewind before what it replaces, the message, the turn and its lease. On `interrupt`
         every active turn of the thread is asked to stop. On `steer` the turn records the first active turn as the one
         it may be taken into (`Turn.steers`), unless it replaces a message. If a lease is given, the turn is leased when
-        no other turn of the thread is active, and otherwise reserved for that process. Requests of one user are
+        no other turn of the thread is active, and otherwise reserved for that process; a lease without a worker hands
+        it over (see `Turn.is_handed_over`). Requests of one user are
         serialised, see `Store.transact`.
 
         The same key with the same hash finds the turn that was stored first, and stores nothing but the claim. If that
@@ -83,6 +84,13 @@ class TurnOperations(Protocol):
     async def lease_turn(self, turn_id: str, worker: str, *, seconds: float) -> Turn | None:
         """Leases an accepted turn, or a running one whose lease has expired, if no earlier turn of its thread is
         active: status `running`, the fence one higher. None if it cannot be leased now."""
+        ...
+
+    async def claim_turns(self, worker: str, *, seconds: float, within_seconds: float, limit: int = 32) -> list[Turn]:
+        """Leases up to `limit` turns that were handed over, in order of acceptance, each for one caller only. A turn
+        behind an active turn of its thread is reserved and stays `accepted`. Turns that have waited longer than
+        `within_seconds` are left alone, unless they are of a messaging surface. The system scope claims the tenant's, a
+        user their own."""
         ...
 
     async def renew_lease(self, turn_id: str, fence: int, worker: str, *, seconds: float) -> bool:

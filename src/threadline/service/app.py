@@ -108,10 +108,15 @@ class ServiceApp(Starlette):
 
 
 def build_app(
-    threadline: Threadline, settings: ServiceSettings | None = None, *, authenticate: AuthenticateScope | None = None
+    threadline: Threadline,
+    settings: ServiceSettings | None = None,
+    *,
+    authenticate: AuthenticateScope | None = None,
+    serves_api: bool = True,
 ) -> ServiceApp:
     """Without `authenticate` the settings say whether callers need a token. If they need none there is one user, and
-    the app answers only to host names of this machine."""
+    the app answers only to host names of this machine. Without `serves_api` there are only health, readiness and
+    metrics: for a worker."""
     settings = settings or threadline.settings.service
     shutdown = Shutdown()
     needs_token = authenticate is None and settings.requires_authentication
@@ -121,7 +126,10 @@ def build_app(
     is_authenticated = authenticate is not None or tokens is not None
     streams = TurnStreams(threadline.streams, threadline.store, settings.heartbeat_seconds, settings.oldest_ai_sdk)
     context = ServiceContext(threadline, settings, streams, shutdown, sessions, providers)
-    routes = _routes(context, is_authenticated=is_authenticated)
+    if serves_api:
+        routes = _routes(context, is_authenticated=is_authenticated)
+    else:
+        routes = list(MonitoringRoutes(context).routes())
 
     @asynccontextmanager
     async def run(app: Starlette) -> AsyncIterator[None]:
@@ -213,12 +221,17 @@ async def lifespan(
     settings: ServiceSettings,
     shutdown: Shutdown | None = None,
 ) -> AsyncIterator[None]:
-    """Recovers abandoned turns and delivers to platforms while it is entered. At the end it waits for the turns that
-    run here, at most for what is left of the grace period, and hands the rest over to other processes."""
+    """Unless other processes run the turns: claims and recovers turns, and delivers to platforms, while it is entered.
+    At the end it waits for the turns that run here, at most for what is left of the grace period, and hands the rest
+    over to other processes."""
     shutdown = shutdown or Shutdown()
     # Now, and not in the first turn.
     compile_rules()
+    if not threadline.runs_turns:
+        yield
+        return
     await _encrypt_secrets(threadline)
+    queue = asyncio.create_task(threadline.work_queue.run(shutdown.started), name="work queue")
     recovery = asyncio.create_task(
         threadline.recovery.run(settings.recovery_seconds, shutdown.started), name="recovery"
     )
@@ -233,7 +246,9 @@ async def lifespan(
     try:
         yield
     finally:
-        # Recovery first: it would take the turns back that are handed over below.
+        # These first: they would take the turns back that are handed over below.
+        shutdown.started.set()
+        await asyncio.wait({queue})
         await _cancel(recovery)
         await _cancel(cleanup)
         await _cancel(retention)

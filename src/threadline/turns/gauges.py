@@ -25,7 +25,8 @@ def register_gauges(metrics: Metrics, store: Store, runner: Runner, streams: Str
 
     metrics.gauge(
         "threadline_channel_wait_seconds",
-        "How long the oldest turn of a messaging platform has waited for its next step in this process.",
+        "How long the oldest turn of a messaging platform has waited for its next step in this process; in a process"
+        " that runs no turns, how long the oldest one has waited for a worker.",
         read=channel_wait,
     )
 

@@ -133,8 +133,7 @@ class Leases:
 
     async def lease(self, scope: Scope, turn: Turn) -> Turn | None:
         """The turn, leased by this process; None if it cannot be leased now."""
-        worker, seconds = self.new_lease()
-        return await self._store.scoped(scope).lease_turn(turn.id, worker, seconds=seconds)
+        return await self._store.scoped(scope).lease_turn(turn.id, self.worker, seconds=self.timing.lease_seconds)
 
     async def is_abandoned(self, scope: Scope, turn: Turn) -> bool:
         """Whether no process runs the turn or waits to run it. The lease of a process that has ended, and one far ahead
@@ -224,8 +223,8 @@ class Leases:
                     if (sent_at := now()) >= renew_at:
                         # Until it succeeds, the next one is due soon.
                         renew_at = sent_at + renew_every / _RETRIES_PER_RENEWAL
-                        worker, seconds = self.new_lease()
-                        if not await session.renew_lease(turn.id, turn.fence, worker, seconds=seconds):
+                        seconds = self.timing.lease_seconds
+                        if not await session.renew_lease(turn.id, turn.fence, self.worker, seconds=seconds):
                             log.warning("lease lost", extra={"turn_id": turn.id})
                             return lose()
                         renew_at = sent_at + renew_every
@@ -243,6 +242,7 @@ class Leases:
                 return False
             await session.put_chunks(turn.id, turn.fence, stream.unstored())
             await session.release_lease(turn.id, turn.fence)
+            self._store.announce_work(scope.tenant_id)
         except StoreFailed:
             # Its lease expires by itself, as if this process had died.
             log.warning("turn not handed over", extra={"turn_id": turn.id})
@@ -255,5 +255,6 @@ class Leases:
             stored = await session.turn(turn.id)
             if stored is not None and (stored.status == "accepted" or stored.lease_owner == self.worker):
                 await session.release_lease(turn.id, stored.fence)
+                self._store.announce_work(scope.tenant_id)
         except StoreFailed:
             log.warning("turn not handed over", extra={"turn_id": turn.id})

@@ -32,6 +32,7 @@ from threadline.turns.runner import RecoveryReason, TurnStarter
 
 log = logging.getLogger("threadline.recovery")
 
+_NO_WORKER = "no worker took the turn"
 _DROPS_PER_RETENTION = 60
 # A sweep leaves a turn to its readers, which look once a second, for this part of a lease after the lease expired.
 _GRACE_PERIODS_PER_LEASE = 3
@@ -49,7 +50,9 @@ class AbandonedTurns:
         *,
         metrics: Metrics | None = None,
         handover_seconds: float = 300.0,
+        runs_turns: bool = True,
     ) -> None:
+        """Without `runs_turns`, the runner hands turns over to other processes."""
         self._store = store
         self._turns = turns
         self._leases = leases
@@ -57,6 +60,7 @@ class AbandonedTurns:
         self._recovered = (metrics or Metrics()).counter(
             "threadline_recovered_turns_total", "Turns taken over from a process that went away.", ("surface",)
         )
+        self._runs_turns = runs_turns
         self._handover_window = dt.timedelta(seconds=handover_seconds)
 
     async def recover_turn(
@@ -79,7 +83,7 @@ class AbandonedTurns:
         except Exception:
             log.exception("turn not recovered", extra={"turn_id": turn.id})
             return False
-        if recovered:
+        if recovered and (self._runs_turns or not turn.is_handed_over):
             self._recovered.add(turn.surface)
         return recovered
 
@@ -97,7 +101,8 @@ class AbandonedTurns:
         leased = await self._leases.lease(scope, turn)
         if leased is None:
             return False
-        return await self._end(scope, leased, *(("stopped", STOPPED) if must_stop else ("interrupted", WENT_AWAY)))
+        went_away = WENT_AWAY if self._runs_turns or not turn.is_handed_over else _NO_WORKER
+        return await self._end(scope, leased, *(("stopped", STOPPED) if must_stop else ("interrupted", went_away)))
 
     async def _runs_again(self, scope: Scope, turn: Turn, reason: RecoveryReason) -> bool:
         if turn.surface in CHANNELS:
@@ -105,6 +110,9 @@ class AbandonedTurns:
         if turn.surface == "cli":
             # Without a key no one can ask for it again, and its tools may have run unrecorded.
             return reason == "wait" and turn.idempotency_key is not None
+        if turn.is_handed_over and not self._runs_turns:
+            # It was handed over for workers already: a reader waits for one, but not for ever.
+            return await self._is_handed_over(scope, turn)
         return reason == "wait" or await self._is_handed_over(scope, turn)
 
     async def _is_handed_over(self, scope: Scope, turn: Turn) -> bool:

@@ -21,7 +21,7 @@ from threadline.core.event_normalizer import EventNormalizer
 from threadline.core.prompts import Prompt
 from threadline.core.threads import Scope, Thread
 from threadline.core.turn_commits import Accepted
-from threadline.core.turns import CHANNELS, Turn, TurnStatus
+from threadline.core.turns import CHANNELS, Lease, Turn, TurnStatus
 from threadline.ports import Agent, AgentServices, Approver, Store
 from threadline.turns.acceptance import STOPPED, WENT_AWAY, Turns, asker_scope, cut_reason, find_present_request
 from threadline.turns.journal import StoredJournal
@@ -116,9 +116,12 @@ class Runner:
         self._is_closing = False
         """A process that ends takes no turn over: its readers would wait for it in vain."""
 
+    def new_lease(self) -> Lease:
+        return self._leases.new_lease()
+
     def holder(self) -> Holder:
         """This process, for accepting a turn that it is going to run."""
-        return Holder(self._leases.new_lease(), self.make_way)
+        return Holder(self.new_lease(), self.make_way)
 
     async def begin(self, scope: Scope, accepted: Accepted, approver: Approver) -> TurnTask | None:
         """Runs what was just accepted; None if it has ended, or runs elsewhere. A repeated request may find its turn
@@ -129,15 +132,21 @@ class Runner:
         await self.continue_turn(scope, turn, approver)
         return self._tasks.get(turn.id)
 
-    def start(self, scope: Scope, turn: Turn, approver: Approver, thread: Thread | None = None) -> TurnTask:
+    def start(
+        self, scope: Scope, turn: Turn, approver: Approver, thread: Thread | None = None, *, is_leased: bool = False
+    ) -> TurnTask:
         """Runs the turn, once in this process however often it is started. The task's result is the ended turn, or None
-        if another process has to end it. With its thread given, the turn is leased already."""
+        if another process has to end it. With its thread given, or with `is_leased`, the turn is leased already."""
+        is_leased = is_leased or thread is not None
         running = self._tasks.get(turn.id)
-        if running is not None and (thread is None or turn.id not in self._waiting):
+        if running is not None and (not is_leased or turn.id not in self._waiting):
             return running
         self._streams.open(scope.tenant_id, turn)
-        previous = None if thread is not None else self._queue.find_previous(scope.tenant_id, turn)
-        task = asyncio.create_task(self._run(scope, turn, approver, thread, previous), name=f"turn {turn.id}")
+        if is_leased:
+            coroutine = self._run_agent(scope, turn, approver, thread, must_answer=turn.surface in CHANNELS)
+        else:
+            coroutine = self._run_in_order(scope, turn, approver, self._queue.find_previous(scope.tenant_id, turn))
+        task = asyncio.create_task(coroutine, name=f"turn {turn.id}")
         self._tasks[turn.id] = task
         self._queue.join(scope.tenant_id, turn, task)
         task.add_done_callback(lambda done: self._forget(scope.tenant_id, turn.id, done))
@@ -226,16 +235,16 @@ class Runner:
         if self._tasks:
             await asyncio.wait(list(self._tasks.values()))
 
-    async def _run(
-        self, scope: Scope, turn: Turn, approver: Approver, thread: Thread | None, previous: TurnTask | None
+    async def _run_in_order(
+        self, scope: Scope, turn: Turn, approver: Approver, previous: TurnTask | None
     ) -> Turn | None:
-        leased = turn if thread is not None else await self._acquire(scope, turn, previous)
+        leased = await self._acquire(scope, turn, previous)
         if leased is None:
             self._elsewhere.add(turn.id)
             stored = await self._store.scoped(scope).turn(turn.id)
             return None if stored is None or stored.is_active else stored
         must_answer = turn.surface in CHANNELS or turn.is_handed_over
-        return await self._run_agent(scope, leased, approver, thread, must_answer=must_answer)
+        return await self._run_agent(scope, leased, approver, None, must_answer=must_answer)
 
     async def _acquire(self, scope: Scope, turn: Turn, previous: TurnTask | None) -> Turn | None:
         self._waiting.add(turn.id)

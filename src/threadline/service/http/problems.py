@@ -61,6 +61,7 @@ STATUSES: dict[type[ThreadlineError], int] = {
     errors.LinkLimited: 429,
     errors.AgentFailed: 502,
     errors.ServiceUnavailable: 502,
+    errors.NoWorker: 503,
     errors.SettingsInvalid: 500,
     errors.EncryptionKeyMissing: 409,
     errors.ExtraMissing: 500,
@@ -203,7 +204,7 @@ class ErrorHandler:
 def _safe_detail(exc: ThreadlineError) -> str:
     """What the caller may know about an internal failure."""
     match exc:
-        case errors.AgentFailed():
+        case errors.AgentFailed() | errors.NoWorker():
             return _printable(str(exc))
         case errors.StoreBusy():
             return _BUSY

@@ -100,8 +100,9 @@ class Server(uvicorn.Server):
         yield
 
 
-async def serve(server: Server, listening: socket.socket, *, parent_pipe: int | None = None) -> None:
-    """Serves until SIGINT or SIGTERM; a second signal does not wait for turns. The end of `parent_pipe` means that the
+async def serve(server: Server, listening: socket.socket | None, *, parent_pipe: int | None = None) -> None:
+    """Serves until SIGINT or SIGTERM; a second signal does not wait for turns. Without a socket only the app's lifespan
+    runs. The end of `parent_pipe` means that the
     parent process is gone, and stops the server too."""
     reduce_gc_pauses()
     loop = asyncio.get_running_loop()
@@ -110,7 +111,7 @@ async def serve(server: Server, listening: socket.socket, *, parent_pipe: int | 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, lambda: server.handle_exit(signal.SIGINT, None))
     try:
-        await server.serve(sockets=[listening])
+        await server.serve(sockets=[] if listening is None else [listening])
     finally:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(number)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Collection, Iterable
 from contextlib import asynccontextmanager, suppress
 
 import asyncpg
@@ -25,6 +25,9 @@ from threadline.stores.sql import load_queries
 
 CHANNEL = "threadline"
 POLL_SECONDS = 0.25
+WORK_POLL_SECONDS = 0.05
+_WORK = ""
+"""In the place of a subject, for all tenants at once. No turn, thread or state key has this id."""
 BATCH_SECONDS = 0.05
 _CLOSE_SECONDS = 10.0
 _SQL = load_queries(__package__, "queries/change_watch.sql")
@@ -47,6 +50,33 @@ class SubjectWatch:
         self.changed.clear()
 
 
+class WorkWatch:
+    """Collects the tenants in which work was announced since the last wait."""
+
+    def __init__(self, listener: ChangeListener) -> None:
+        self._listener = listener
+        self._announced = asyncio.Event()
+        self._tenants: set[str] | None = set()
+        """None after notifications may have been missed."""
+
+    def announce(self, tenant_id: str | None) -> None:
+        if tenant_id is None:
+            self._tenants = None
+        elif self._tenants is not None:
+            self._tenants.add(tenant_id)
+        self._announced.set()
+
+    async def wait(self, seconds: float) -> Collection[str] | None:
+        is_listening = await self._listener.ensure_listening()
+        with suppress(TimeoutError):
+            # Without a listening connection no announcement arrives, so the caller looks for work by itself.
+            async with asyncio.timeout(seconds if is_listening else min(seconds, WORK_POLL_SECONDS)):
+                await self._announced.wait()
+        self._announced.clear()
+        tenants, self._tenants = self._tenants, set()
+        return tenants if is_listening else None
+
+
 class ChangeListener:
     def __init__(self, address: Address | None, timeouts: Timeouts | None = None) -> None:
         """`address` bypasses any pgbouncer; without an address, watches only poll."""
@@ -56,6 +86,7 @@ class ChangeListener:
         # Watches that find the connection lost at the same time must open one new connection, not one each.
         self._connecting = asyncio.Lock()
         self._watches: dict[str, set[SubjectWatch]] = {}
+        self._work_watches: set[WorkWatch] = set()
         self._missed = False
         self.name = secrets.token_hex(4)
         """Marks notifications of this process, whose watches were woken already."""
@@ -72,6 +103,16 @@ class ChangeListener:
             watching.discard(watch)
             if not watching:
                 del self._watches[key]
+
+    @asynccontextmanager
+    async def watch_work(self) -> AsyncIterator[WorkWatch]:
+        watch = WorkWatch(self)
+        self._work_watches.add(watch)
+        try:
+            await self.ensure_listening()
+            yield watch
+        finally:
+            self._work_watches.discard(watch)
 
     async def ensure_listening(self) -> bool:
         """Connects again if the connection was lost. False if notifications do not arrive."""
@@ -115,6 +156,10 @@ class ChangeListener:
     def wake(self, key: str) -> None:
         for watch in self._watches.get(key, ()):
             watch.changed.set()
+        tenant_id, _, subject = key.partition(" ")
+        if subject == _WORK:
+            for work_watch in self._work_watches:
+                work_watch.announce(tenant_id)
 
     def _lost(self, _connection: object) -> None:
         self._missed = True
@@ -124,6 +169,8 @@ class ChangeListener:
         for watches in self._watches.values():
             for watch in watches:
                 watch.changed.set()
+        for work_watch in self._work_watches:
+            work_watch.announce(None)
 
     async def close(self) -> None:
         connection, self._connection, self._address = self._connection, None, None
@@ -155,6 +202,9 @@ class ChangeNotifier:
             self._unsent.add(key)
         if self._task is None:
             self._task = asyncio.create_task(self._send(), name="threadline change notifier")
+
+    def announce_work(self, tenant_id: str) -> None:
+        self.notify(tenant_id, [_WORK])
 
     async def _send(self) -> None:
         try:

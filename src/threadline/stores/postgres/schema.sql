@@ -911,6 +911,8 @@ CREATE FUNCTION threadline.claim_inbox(_tenant text, _owner text, _role text, _n
 
 CREATE FUNCTION threadline.claim_outbox(_tenant text, _owner text, _role text, _worker text, _until timestamp with time zone, _now timestamp with time zone, _limit integer, _abandoned text, _platforms text[], _gone text[], _holding text[]) RETURNS SETOF threadline.outbox LANGUAGE plpgsql;
 
+CREATE FUNCTION threadline.claim_turns(_tenant text, _owner text, _role text, _now_us bigint, _worker text, _seconds double precision, _within double precision, _always text[], _limit integer) RETURNS SETOF threadline.turns LANGUAGE plpgsql;
+
 CREATE FUNCTION threadline.continue_interrupted(_tenant text, _owner text, _role text, _now_us bigint, _given threadline.turn_request, _thread threadline.threads, _turn threadline.turns, OUT outcome text, OUT turn_id text, OUT is_leased boolean, OUT thread threadline.threads) RETURNS record LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.count_rows(_tenant text) RETURNS TABLE(tablename text, counted bigint) LANGUAGE plpgsql;

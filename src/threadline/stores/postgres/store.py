@@ -19,7 +19,16 @@ from threadline.core.errors import SchemaMismatch
 from threadline.core.sealing import Limits
 from threadline.core.threads import Scope, system_scope
 from threadline.core.timeouts import Timeouts
-from threadline.ports import Clock, DatabaseTransaction, Finding, PoolStats, StoreSession, TransactionBody, Watch
+from threadline.ports import (
+    Clock,
+    DatabaseTransaction,
+    Finding,
+    PoolStats,
+    StoreSession,
+    TransactionBody,
+    Watch,
+    WorkWatch,
+)
 from threadline.stores.arguments import check_arguments
 from threadline.stores.postgres import maintenance
 from threadline.stores.postgres.access import AccessOperations
@@ -134,6 +143,12 @@ class PostgresStore:
 
     def watch(self, scope: Scope, subject: str) -> AbstractAsyncContextManager[Watch]:
         return self._listener.watch(scope.tenant_id, subject)
+
+    def watch_work(self) -> AbstractAsyncContextManager[WorkWatch]:
+        return self._listener.watch_work()
+
+    def announce_work(self, tenant_id: str) -> None:
+        self._internals.notifier.announce_work(tenant_id)
 
     async def tenants(self) -> list[str]:
         rows = await self._read_schema(_SQL["list_tenants"])

@@ -20,7 +20,7 @@ import msgspec
 from threadline.core.errors import Conflict, NotFound, no_such_seq
 from threadline.core.sealing import CleanJson, CleanText
 from threadline.core.threads import Point, segments
-from threadline.core.turns import SUMMARY_CHANGED, Chunk, Summary, SummarySource, Surface, ToolRun, Turn
+from threadline.core.turns import CHANNELS, SUMMARY_CHANGED, Chunk, Summary, SummarySource, Surface, ToolRun, Turn
 from threadline.stores import rows
 from threadline.stores.postgres.session import Operations, in_transaction
 from threadline.stores.sql import load_queries
@@ -60,6 +60,10 @@ class TurnOperations(Operations):
     async def lease_turn(self, turn_id: str, worker: str, *, seconds: float) -> Turn | None:
         found = await self.session.call(_SQL["lease_turn"], self.session.given_us(), turn_id, worker, seconds)
         return rows.turn(found[0]) if found else None
+
+    async def claim_turns(self, worker: str, *, seconds: float, within_seconds: float, limit: int = 32) -> list[Turn]:
+        given = (self.session.given_us(), worker, seconds, within_seconds, sorted(CHANNELS), limit)
+        return [rows.turn(row) for row in await self.session.call(_SQL["claim_turns"], *given)]
 
     async def renew_lease(self, turn_id: str, fence: int, worker: str, *, seconds: float) -> bool:
         given = (self.session.given_us(), turn_id, fence, worker, seconds)

@@ -12,6 +12,8 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+WORK = ("", "")
+"""What a watch for work watches. No tenant has this id."""
 POLL_SECONDS = 0.05
 """Below what a reader of a stream notices; one poll is a read of one number, without a query."""
 
@@ -36,6 +38,16 @@ class SubjectWatch:
         """Safe from any thread."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._woken.set)
+
+
+class WorkWatch:
+    """SQLite does not tell in which tenant another process committed."""
+
+    def __init__(self, watch: SubjectWatch) -> None:
+        self._watch = watch
+
+    async def wait(self, seconds: float) -> None:
+        await self._watch.wait(seconds)
 
 
 class WatchRegistry:
@@ -98,6 +110,15 @@ class Watchers:
             self._registry.remove(key, watch)
             if self._registry.is_empty:
                 await self.close()
+
+    @asynccontextmanager
+    async def watch_work(self) -> AsyncIterator[WorkWatch]:
+        async with self.watch(*WORK) as watch:
+            yield WorkWatch(watch)
+
+    def announce_work(self) -> None:
+        # Other processes notice the commit that came before.
+        self._registry.touched({WORK})
 
     async def _poll(self, seen: int) -> None:
         while True:

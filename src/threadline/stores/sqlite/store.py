@@ -23,7 +23,16 @@ from typing import NamedTuple, TypeVar
 from threadline.core.errors import StoreFull, StoreReadOnly
 from threadline.core.sealing import Limits
 from threadline.core.threads import Scope
-from threadline.ports import Clock, DatabaseTransaction, Finding, PoolStats, StoreSession, TransactionBody, Watch
+from threadline.ports import (
+    Clock,
+    DatabaseTransaction,
+    Finding,
+    PoolStats,
+    StoreSession,
+    TransactionBody,
+    Watch,
+    WorkWatch,
+)
 from threadline.stores.arguments import check_arguments
 from threadline.stores.sql import load_queries
 from threadline.stores.sqlite import maintenance
@@ -139,6 +148,13 @@ class SqliteStore:
     def watch(self, scope: Scope, subject: str) -> AbstractAsyncContextManager[Watch]:
         self._availability.check()
         return self._watchers.watch(scope.tenant_id, subject)
+
+    def watch_work(self) -> AbstractAsyncContextManager[WorkWatch]:
+        self._availability.check()
+        return self._watchers.watch_work()
+
+    def announce_work(self, tenant_id: str) -> None:
+        self._watchers.announce_work()
 
     async def tenants(self) -> list[str]:
         self._availability.check()

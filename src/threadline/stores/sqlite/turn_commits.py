@@ -114,8 +114,8 @@ def _replay(session: ScopedSession, new: TurnAcceptance, earlier: Turn) -> Accep
 
 
 def _continue_interrupted(session: ScopedSession, turn: Turn, thread: Thread, lease: Lease) -> Accepted | AcceptRefusal:
-    """Leases an interrupted turn to run again, if nothing follows it in the thread. If the thread ends with its partial
-    reply, it is rewound to before that."""
+    """Leases an interrupted turn to run again, or hands it over, if nothing follows it in the thread. If the thread
+    ends with its partial reply, it is rewound to before that."""
     request = _find_request(session, turn)
     if request is None or not _is_last(session, turn, request):
         return Accepted(turn, thread, replayed=True)
@@ -124,7 +124,8 @@ def _continue_interrupted(session: ScopedSession, turn: Turn, thread: Thread, le
     if turn.reply_seq is not None:
         move(session, thread.id, turn.reply_seq - 1, None)
     leased = continue_interrupted(session, turn, lease)
-    return Accepted(leased, existing_thread(session, thread.id), replayed=True, leased=True)
+    is_leased = lease.worker is not None
+    return Accepted(leased, existing_thread(session, thread.id), replayed=True, leased=is_leased)
 
 
 def _is_last(session: ScopedSession, turn: Turn, request: _Request) -> bool:
@@ -223,7 +224,7 @@ def _store_request(session: ScopedSession, new: TurnAcceptance, target: _Target)
     appended = append(session, thread.id, [new.message], None, None, new.turn_id, 0, new.title)
     turn = add_turn(session, new, thread, appended.first_seq, steered)
     leased = None
-    if new.lease is not None and turn.is_active and not new.is_only_reserved:
+    if new.lease is not None and new.lease.worker is not None and turn.is_active and not new.is_only_reserved:
         leased = lease_turn(session, turn.id, new.lease)
     return Accepted(leased or turn, existing_thread(session, thread.id), leased=leased is not None)
 

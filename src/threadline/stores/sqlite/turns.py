@@ -18,7 +18,7 @@ from threadline.core.messages import from_us, to_us
 from threadline.core.sealing import CleanJson
 from threadline.core.threads import Thread
 from threadline.core.turn_commits import TurnAcceptance
-from threadline.core.turns import ACTIVE, TAKEN_BY, Chunk, Lease, Surface, ToolRun, Turn, TurnEnd, TurnStatus
+from threadline.core.turns import ACTIVE, CHANNELS, TAKEN_BY, Chunk, Lease, Surface, ToolRun, Turn, TurnEnd, TurnStatus
 from threadline.stores import rows
 from threadline.stores.sql import load_queries
 from threadline.stores.sqlite.engine import Operations
@@ -50,6 +50,12 @@ class TurnOperations(Operations):
 
     async def lease_turn(self, turn_id: str, worker: str, *, seconds: float) -> Turn | None:
         return await self._engine.write(lease_turn, turn_id, Lease(worker, seconds))
+
+    async def claim_turns(self, worker: str, *, seconds: float, within_seconds: float, limit: int = 32) -> list[Turn]:
+        # Read first: most of the calls find nothing, and a write would wait for the file's other writers.
+        if not await self._engine.read(_list_handed_over, within_seconds, limit):
+            return []
+        return await self._engine.write(claim_turns, Lease(worker, seconds), within_seconds, limit)
 
     async def renew_lease(self, turn_id: str, fence: int, worker: str, *, seconds: float) -> bool:
         return await self._engine.write(renew_lease, turn_id, fence, Lease(worker, seconds))
@@ -183,6 +189,27 @@ def _is_free(hold: Hold, now_us: int) -> bool:
     if hold.status == "running":
         return hold.lease_until_us is None or hold.lease_until_us <= now_us
     return hold.status == "accepted"
+
+
+def claim_turns(session: ScopedSession, lease: Lease, within_seconds: float, limit: int) -> list[Turn]:
+    claimed = []
+    for turn_id in _list_handed_over(session, within_seconds, limit):
+        if (leased := lease_turn(session, turn_id, lease)) is not None:
+            claimed.append(leased)
+            continue
+        hold = find_hold(session, turn_id)
+        if hold is not None and hold.status == "accepted":
+            session.run(_SQL["renew_lease"], (lease.worker, _until(session, lease), hold.no))
+            claimed.append(_known_turn(session, turn_id))
+    return claimed
+
+
+def _list_handed_over(session: ScopedSession, within_seconds: float, limit: int) -> list[str]:
+    now = session.now_us()
+    since = now - int(within_seconds * _SECOND_US)
+    surfaces = msgspec.json.encode(sorted(CHANNELS)).decode()
+    wanted = (session.tenant_id, session.user_id, session.sees_all, now, since, surfaces, limit)
+    return [turn_id for (turn_id,) in session.rows(_SQL["list_handed_over"], wanted)]
 
 
 def renew_lease(session: ScopedSession, turn_id: str, fence: int, lease: Lease) -> bool:

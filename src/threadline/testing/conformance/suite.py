@@ -8,6 +8,7 @@ from threadline.testing.conformance.arguments import TestWrongArguments
 from threadline.testing.conformance.arrivals import TestArrivals, TestSenders
 from threadline.testing.conformance.change_watch import TestWatching
 from threadline.testing.conformance.fixtures import LIMITS, admin, alice, bob, clock, other_tenant, system, tenant_id
+from threadline.testing.conformance.handover import TestHandingOver
 from threadline.testing.conformance.hidden_parts import TestHiddenParts
 from threadline.testing.conformance.history import TestDatedThreads, TestPastTurns, TestRestoredPoints
 from threadline.testing.conformance.inbox import TestInbox
@@ -92,6 +93,7 @@ __all__ = [
     "TestExpiringValues",
     "TestFilteringThreads",
     "TestFinishTurn",
+    "TestHandingOver",
     "TestHiddenParts",
     "TestHolderChecks",
     "TestInbox",

@@ -42,7 +42,7 @@ BEGIN
                 WHEN NOT threadline.claim_arrival(_tenant, _owner, _now_us, given, earlier.id) THEN 'duplicate_arrival'
                 ELSE 'replayed'
             END;
-            IF outcome = 'replayed' AND earlier.status = 'interrupted' AND given.lease_owner IS NOT NULL
+            IF outcome = 'replayed' AND earlier.status = 'interrupted' AND given.lease_seconds IS NOT NULL
                 AND given.platform IS NULL THEN
                 continued := threadline.continue_interrupted(_tenant, _owner, _role, _now_us, given, thread, earlier);
                 outcome := continued.outcome;
@@ -112,7 +112,8 @@ BEGIN
     outcome := 'accepted';
 END $$;
 
--- Leases an interrupted turn to run again, for a request that was repeated. If the thread ends with the turn's partial
+-- Leases an interrupted turn to run again, for a request that was repeated; without an owner of the lease it is handed
+-- over to any process. If the thread ends with the turn's partial
 -- reply, it is rewound to before it on a new timeline. The turn stays as it is if its request was undone or messages
 -- follow it. Rows are locked in the order thread, turn.
 CREATE FUNCTION threadline.continue_interrupted(
@@ -160,7 +161,7 @@ BEGIN
         );
     END IF;
     PERFORM threadline.notify(_tenant, _turn.id);
-    is_leased := true;
+    is_leased := _given.lease_owner IS NOT NULL;
     SELECT * INTO thread FROM threadline.threads t WHERE t.tenant_id = _tenant AND t.id = _thread.id;
 END $$;
 

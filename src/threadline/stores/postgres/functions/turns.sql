@@ -62,6 +62,41 @@ BEGIN
     END IF;
 END $$;
 
+-- Leases turns that were handed over, in order of acceptance; one behind an active turn of its thread is reserved. Those
+-- that wait longer than _within seconds are left alone, unless they are of one of the surfaces in _always.
+CREATE FUNCTION threadline.claim_turns(
+    _tenant text, _owner text, _role text, _now_us bigint, _worker text, _seconds double precision,
+    _within double precision, _always text[], _limit integer
+) RETURNS SETOF threadline.turns LANGUAGE plpgsql AS $$
+DECLARE
+    entered constant boolean := threadline.enter_scope(_tenant, _owner, _role);
+    at constant timestamptz := threadline.from_us(threadline.shared_us(_now_us));
+    found record;
+    claimed threadline.turns;
+BEGIN
+    FOR found IN
+        SELECT t.id, NOT EXISTS (
+            SELECT FROM threadline.turns e
+            WHERE e.tenant_id = _tenant AND e.thread_id = t.thread_id AND e.place < t.place
+                AND e.status IN ('accepted', 'running')
+        ) AS is_first
+        FROM threadline.turns t
+        WHERE t.tenant_id = _tenant AND t.status IN ('accepted', 'running') AND t.lease_owner IS NULL
+            AND t.lease_until <= at
+            AND (t.surface = ANY (_always) OR t.lease_until > at - make_interval(secs => _within))
+        ORDER BY t.place LIMIT _limit FOR UPDATE OF t SKIP LOCKED
+    LOOP
+        UPDATE threadline.turns t SET status = CASE WHEN found.is_first THEN 'running' ELSE t.status END,
+            fence = t.fence + found.is_first::integer, lease_owner = _worker,
+            lease_until = at + make_interval(secs => _seconds)
+        WHERE t.tenant_id = _tenant AND t.id = found.id AND (found.is_first OR t.status = 'accepted')
+        RETURNING t.* INTO claimed;
+        IF FOUND THEN
+            RETURN NEXT claimed;
+        END IF;
+    END LOOP;
+END $$;
+
 -- Also reserves an accepted turn for the process that waits to run it.
 CREATE FUNCTION threadline.renew_lease(
     _tenant text, _owner text, _role text, _now_us bigint, _turn text, _fence integer, _worker text,

@@ -42,6 +42,11 @@ SELECT id, owner_id, thread_id, surface, agent_id, status, idempotency_key, requ
     error, usage, seen, lease_owner, lease_until, fence, created_at, finished_at, provider, model, steers
 FROM threadline.lease_turn($1, $2, $3, $4, $5, $6, $7)
 
+-- name: claim_turns
+SELECT id, owner_id, thread_id, surface, agent_id, status, idempotency_key, request_hash, request_seq, reply_seq,
+    error, usage, seen, lease_owner, lease_until, fence, created_at, finished_at, provider, model, steers
+FROM threadline.claim_turns($1, $2, $3, $4, $5, $6, $7, $8, $9)
+
 -- name: lease_time
 SELECT threadline.lease_time($1, $2, $3)
 

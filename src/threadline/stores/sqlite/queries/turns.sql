@@ -45,6 +45,13 @@ WHERE r.tenant_id = ? AND r.status IN ('accepted', 'running') AND (r.owner_id = 
     AND (r.lease_until_us IS NULL OR r.lease_until_us <= ? OR r.lease_until_us > ?)
 ORDER BY r.no LIMIT ?;
 
+-- name: list_handed_over
+SELECT r.id FROM turns r INDEXED BY turns_active
+WHERE r.tenant_id = ? AND r.status IN ('accepted', 'running') AND (r.owner_id = ? OR ?)
+    AND r.lease_owner IS NULL AND r.lease_until_us <= ?
+    AND (r.lease_until_us > ? OR r.surface IN (SELECT value FROM json_each(?)))
+ORDER BY r.no LIMIT ?;
+
 -- name: find_thread_no
 SELECT no FROM threads WHERE tenant_id = ? AND id = ? AND (owner_id = ? OR ?);
 
