@@ -17,7 +17,11 @@ from tests.frameworks.kits.scripts import Call, Fail, Hang, Item, Say, Script, T
 from tests.service.running_service import serving
 from threadline import events
 from threadline.agents.limits import RunLimits
+from threadline.core.prompts import Prompt, say
+from threadline.ports import AgentServices
+from threadline.replies import Defer
 from threadline.settings import Settings, load
+from threadline.testing.agents import MemoryJournal
 
 ALL = ["openai_agents", "pydantic_ai", "langgraph", "adk"]
 WITH_APPROVAL = ["openai_agents", "pydantic_ai", "adk"]
@@ -168,6 +172,18 @@ async def test_stopping_a_turn_stops_the_run_of_the_framework(name: str, rounds:
             await reply.stop()
             assert (await reply.ended()).status == "stopped"
             await script.stopped.wait()
+
+
+@every_framework
+async def test_a_reply_that_is_closed_between_two_events_stops_the_run(name: str) -> None:
+    script = Script([Call("population", {"city": "Porto"})], [Hang()])
+    prompt = Prompt((say("user", "How many people live in Porto?"),))
+    reply = adapted(name, script).run(prompt, AgentServices(MemoryJournal(), Defer()))
+    async with asyncio.timeout(120):
+        async for event in reply:
+            if isinstance(event, events.ToolCall):
+                break
+        await reply.aclose()
 
 
 class Refused(Exception):

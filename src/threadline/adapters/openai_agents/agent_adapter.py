@@ -105,11 +105,13 @@ def _input_items(handover: Handover) -> list[dict[str, Any]]:
 async def _stream(result: RunResultStreaming) -> AsyncGenerator[Any, None]:
     try:
         async with aclosing(result.stream_events()) as events:
-            async for event in events:
-                yield event
-    except GeneratorExit:
-        result.cancel()
-        raise
+            try:
+                async for event in events:
+                    yield event
+            except (GeneratorExit, asyncio.CancelledError):
+                # Before the events are closed: closing them waits for a run that nobody cancelled.
+                result.cancel()
+                raise
     finally:
         # The run is a task of its own: when this ends, no tool of it must still run.
         task = result.run_loop_task
