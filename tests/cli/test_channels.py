@@ -162,6 +162,23 @@ def test_dead_deliveries_are_requeued_together(run: Run, home: Path) -> None:
     assert "telegram" in run("channels", "outbox", "list", "--platform", "telegram").out
 
 
+@pytest.mark.req("H-04")
+def test_what_cannot_be_connected_is_explained(run_with_key: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    for words, fix in (
+        (["whatsapp"], "whatsapp can only use webhooks: give slack or telegram"),
+        ([], "no credentials for slack or telegram: run threadline channels credentials set slack"),
+        (["telegram"], "no credentials for telegram: run threadline channels credentials set telegram"),
+    ):
+        refused = run_with_key("channels", "connect", *words)
+        assert (refused.code, refused.out) == (2, "")
+        assert fix in refused.err
+    # Enough for webhooks, but not for Socket Mode.
+    run_with_key("channels", "credentials", "set", "slack", stdin=SLACK)
+    refused = run_with_key("channels", "connect", "slack")
+    assert refused.code == 2
+    assert "app_token is missing" in refused.err
+
+
 async def test_telegram_can_be_polled_where_no_webhook_reaches_the_machine(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
