@@ -72,7 +72,7 @@ class ReplyBuilder:
                 self.approvals[part.call_id] = part.approval
         return events
 
-    def add(self, event: Event) -> list[Event]:
+    def add(self, event: Event) -> Sequence[Event]:
         """The events to emit for this one. AgentFailed if the reply would exceed its size limit (the event is not
         emitted then), or if the event is a Failure."""
         if isinstance(event, Failure):
@@ -82,10 +82,10 @@ class ReplyBuilder:
             raise AgentFailed(f"the reply grew beyond {self._limit:,} bytes and was stopped")
         if isinstance(event, Finish):
             self.end = event
-            return []
+            return ()
         if isinstance(event, Usage):
-            return [event]
-        emitted = list(self._fold.add(event))
+            return (event,)
+        emitted = self._fold.add(event)
         self.calls += [each for each in emitted if isinstance(each, ToolCall)]
         return emitted
 

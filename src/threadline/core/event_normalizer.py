@@ -38,6 +38,8 @@ from threadline.core.events import (
 from threadline.core.masking.json_stream import JsonStream
 from threadline.core.sealing import Masker, TextStream
 
+# A tuple: a union would be made again for every event of a stream.
+_DELTAS = (TextDelta, ReasoningDelta)
 _ENDS_TEXT = (ReasoningEnd, StepStart, Restart, Finish, Failure)
 
 
@@ -58,7 +60,7 @@ class EventNormalizer:
     def add(self, event: Event) -> Iterator[Event]:
         if self._masker is None:
             yield event
-        elif isinstance(event, TextDelta | ReasoningDelta):
+        elif isinstance(event, _DELTAS):
             kind = type(event)
             if self._open is not kind:
                 yield from self.flush()

@@ -74,6 +74,11 @@ class ChunkWriter:
 
     def event(self, event: Event, event_id: str | None = None) -> bytes:
         """The chunks of one event. Only the last one has the event's id: a reader that has it has all of them."""
+        if type(event) is TextDelta and self._open == "text":
+            # Nearly every event of a long reply.
+            delta = jsontext.dump(event.text, "chunk")
+            head = b"" if event_id is None else b"id: %s\n" % event_id.encode()
+            return b'%sdata: {"type":"text-delta","id":"%s","delta":%s}\n\n' % (head, self._part_id.encode(), delta)
         chunks = list(self._chunks(event))
         if not chunks:
             return b""
