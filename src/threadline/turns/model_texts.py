@@ -170,6 +170,8 @@ class TitleWriter:
         thread = await session.thread(turn.thread_id)
         if thread is None or thread.title_by_person:
             return
+        if not await self._writer.has_model(scope, turn.agent_id or thread.agent_id):
+            return
         reply = await session.message(thread.id, reply_id(turn.id))
         asked = await session.messages(thread.id, first=0, last=0)
         if reply is None or not asked or _has_open_calls(reply):

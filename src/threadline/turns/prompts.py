@@ -30,7 +30,7 @@ from threadline.turns.meters import choose_model
 log = logging.getLogger("threadline.prompts")
 
 MakeRoom: TypeAlias = Callable[[Scope, Turn, Overflow], None]
-_FIRST_READ = 48
+_FIRST_READ = 64
 _GROWTH = 4
 _REQUEST_AND_ONE = 2
 """Beside the turns of the window: the request, and an older turn, which shows that the window is full."""
