@@ -8,7 +8,6 @@ people and may be any visible text, in Unicode's NFC.
 from __future__ import annotations
 
 import re
-import secrets
 import threading
 import time
 import unicodedata
@@ -21,7 +20,8 @@ _CROCKFORD = "0123456789abcdefghjkmnpqrstvwxyz"
 # random, so each of their characters can use five bits of its own random byte.
 _PAIRS = [first + second for first in _CROCKFORD for second in _CROCKFORD]
 _DIGITS = bytes(ord(_CROCKFORD[byte & 31]) for byte in range(256))
-_KEY_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
+_KEY_ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
+_KEY_CHARACTERS = bytes(_KEY_ALPHABET[byte & 63] for byte in range(256))
 
 _TENANT = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 ID_PATTERN = r"^[A-Za-z0-9._:-]{1,128}$"
@@ -64,7 +64,7 @@ def new_id() -> str:
 def new_state_key() -> str:
     """Never starts with a dash: a command line would parse it as an option."""
     while True:
-        key = "".join(_KEY_ALPHABET[byte & 63] for byte in secrets.token_bytes(21))
+        key = urandom(21).translate(_KEY_CHARACTERS).decode()
         if key[0] != "-":
             return key
 
@@ -149,7 +149,8 @@ def _check_visible(what: str, value: str) -> str:
         raise InvalidName(f"{what} must not be empty")
     if len(name) > NAME_LENGTH:
         raise LimitExceeded(f"{what} length", NAME_LENGTH, len(name))
-    if not name.isprintable() or any(_is_invisible(char) for char in name):
+    # Of ASCII, what is printable is visible.
+    if not name.isprintable() or not (name.isascii() or not any(map(_is_invisible, name))):
         raise InvalidName(f"{what} must contain only visible characters, got {quote(name)}")
     return name
 

@@ -46,6 +46,8 @@ def compile_rules() -> None:
     _shared_prefilter(None)
     for rule in (*TEXT_RULES, *KEY_RULES, *QUOTED_NAME_RULES, VALUE_KEY_RULE):
         rule.compile()
+    for complete in (True, False):
+        normalize(b"%20", complete=complete)
 
 
 class SecretMasker:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 ESCAPED_QUOTE = b"\x1e"
@@ -39,8 +39,6 @@ _TOKENS = (
     rb"\\\\{0,31}+(?:u" + _HEX + rb'{4}|[nrtbf"])?',
 )
 _UNFINISHED = rb"((?:%%(?:25){0,3}%(h)b?|\\{1,32}+(?:u%(h)b{0,3})?)\Z)" % {b"h": _HEX}
-_WHOLE = re.compile(b"|".join(_TOKENS))
-_WITH_UNFINISHED = re.compile(b"|".join((_UNFINISHED, *_TOKENS)))
 _IS_INVISIBLE = re.compile(b"|".join(_INVISIBLES))
 _FIRST_BYTES = [bytes((byte,)) for byte in b"\xe2\xef\xc2\xe3\xe1\xf3\xcc\xcd\xd8"]
 _LETTERS = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b"\b", b"f": b"\f", b'"': ESCAPED_QUOTE}
@@ -93,7 +91,7 @@ def normalize(raw: bytes, *, complete: bool = True) -> NormalForm:
             size += len(chunk)
 
     end = len(raw)
-    for token in (_WHOLE if complete else _WITH_UNFINISHED).finditer(raw):
+    for token in _tokens(complete=complete).finditer(raw):
         first, last = token.span()
         if token.lastindex:
             end = first
@@ -107,7 +105,15 @@ def normalize(raw: bytes, *, complete: bool = True) -> NormalForm:
 
 def normal_bytes(raw: bytes) -> bytes:
     """The normal form without the mapping."""
-    return _WHOLE.sub(lambda token: _meaning(token.group()), raw) if _needs_normalizing(raw) else raw
+    if not _needs_normalizing(raw):
+        return raw
+    return _tokens(complete=True).sub(lambda token: _meaning(token.group()), raw)
+
+
+@cache
+def _tokens(*, complete: bool) -> re.Pattern[bytes]:
+    """Compiled with the first text that needs it, and not by every import of Threadline."""
+    return re.compile(b"|".join(_TOKENS if complete else (_UNFINISHED, *_TOKENS)))
 
 
 def _needs_normalizing(raw: bytes) -> bool:
