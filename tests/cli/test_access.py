@@ -40,6 +40,7 @@ def test_a_token_that_acts_for_users_is_marked_in_every_listing(run: Run) -> Non
 def test_wrong_options_create_no_token(run: Run) -> None:
     assert run("token", "create", "--role", "admin", "--acts-for-users").code == 2
     assert run("token", "create", "--expires", "soon").code == 2
+    assert "--expires must be more than 0, or never, got '0d'" in run("token", "create", "--expires", "0d").err
     assert "at most 36500d" in run("token", "create", "--expires", "99999999w").err
     assert run("token", "create", "--role", "system").code == 2
     assert run("token", "create", "--tenant", "ACME").code == 2

@@ -44,6 +44,13 @@ def test_unknown_users_and_wrong_roles_are_refused(run: Run) -> None:
     assert "is reserved" in run("users", "create", "system").err
 
 
+def test_a_change_without_a_field_is_refused_and_not_audited(run: Run) -> None:
+    run("users", "create", "ada")
+    refused = run("users", "set", "ada")
+    assert (refused.code, refused.err) == (2, "threadline: nothing to change: give --display-name or --role\n")
+    assert [act["act"] for act in run("audit", "list", "--json").json()["acts"]] == ["user.created"]
+
+
 @pytest.mark.req("K-08")
 def test_links_are_created_and_sign_ins_ended(run: Run) -> None:
     run("users", "create", "ada")

@@ -15,6 +15,7 @@ from threadline.cli.thread_ids import find_part
 from threadline.clock import SystemClock
 from threadline.core.access import ApiToken
 from threadline.core.durations import parse_duration
+from threadline.core.errors import InvalidInput, quote
 from threadline.maintenance import administering
 
 
@@ -38,7 +39,12 @@ async def create_token(args: argparse.Namespace) -> None:
 def _expiry(given: str | None) -> dt.datetime | UnsetType | None:
     if given is None:
         return UNSET
-    return None if given == "never" else SystemClock().now() + parse_duration(given)
+    if given == "never":
+        return None
+    lifetime = parse_duration(given)
+    if not lifetime:
+        raise InvalidInput(f"--expires must be more than 0, or never, got {quote(given)}")
+    return SystemClock().now() + lifetime
 
 
 async def list_tokens(args: argparse.Namespace) -> None:

@@ -14,6 +14,7 @@ from threadline.cli.printable import printable
 from threadline.cli.thread_ids import find_part
 from threadline.core.channels import User
 from threadline.core.durations import parse_duration
+from threadline.core.errors import InvalidInput
 from threadline.core.sign_ins import SignIn, link_url
 from threadline.maintenance import administering, login
 
@@ -41,6 +42,8 @@ async def create_user(args: argparse.Namespace) -> None:
 
 
 async def change_user(args: argparse.Namespace) -> None:
+    if args.display_name is None and args.role is None:
+        raise InvalidInput("nothing to change: give --display-name or --role")
     settings = load_settings(args)
     async with administering(settings, settings.tenant) as administration:
         user = await administration.users.change(args.id, display_name=args.display_name, role=args.role)
