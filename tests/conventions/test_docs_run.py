@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conventions.pages import FENCE, Block, Command, PageWrong, commands, is_shown, run_page
+from tests.conventions.pages import FENCE, RUNNABLE, Block, Command, PageWrong, blocks, commands, is_shown, run_page
 from tests.conventions.rules import ROOT
 from tests.framework_packages import run_in_frameworks
 
@@ -68,6 +68,47 @@ def anchors(page: Path) -> set[str]:
     """The anchors that a Markdown renderer gives the headings of a page."""
     headings = HEADING.findall(FENCE.sub("", page.read_text(encoding="utf-8")))
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+NOT_RUN = {
+    "git clone <this repository>": "there is no address yet; `make test` is what CI runs",
+    "make ": "the targets are what CI runs",
+    "sudo apt-get install": "needs root; .ci/run installs the same packages",
+    ".venv/bin/threadline ": "the same commands without the folder run on other pages",
+    "pip install 'threadline[": "nothing is published yet; test_release.py installs the wheel and serves with it",
+    "curl ": "asks a platform or a homeserver; tests send the same requests to their fakes",
+    "register_new_matrix_user ": "the tests of the Matrix bot register with their own Synapse",
+    "THREADLINE_MATRIX__PASSWORD=": "needs a homeserver; the tests of the Matrix bot start it",
+    "THREADLINE_TOKEN=": "needs a homeserver; the tests of the Matrix bot start it",
+    "pg_dump ": "tests/stores/postgres/test_dump.py runs it between two clusters",
+    "pg_dumpall ": "tests/stores/postgres/test_dump.py runs it between two clusters",
+    "psql --file roles.sql": "tests/stores/postgres/test_dump.py runs it between two clusters",
+    "createdb ": "tests/stores/postgres/test_dump.py runs it between two clusters",
+    "pg_restore ": "tests/stores/postgres/test_dump.py runs it between two clusters",
+}
+"""Commands that pages show and `run_page` does not run, by how they begin, and why."""
+
+
+def unrun_commands() -> Iterator[tuple[str, str]]:
+    for page in PAGES:
+        for block in blocks(page.read_text(encoding="utf-8")):
+            if block.language in {"sh", "console"}:
+                yield from ((f"{name_of(page)}:{block.line}", words) for words in _unrun(block))
+
+
+def _unrun(block: Block) -> Iterator[str]:
+    for line in block.text.replace("\\\n", " ").splitlines():
+        words = line.removeprefix("$ ") if block.language == "console" else line
+        is_command = bool(words.strip()) and (block.language == "sh" or line.startswith("$ "))
+        if is_command and not RUNNABLE.match(words):
+            yield words
+
+
+@pytest.mark.req("K-10")
+def test_every_command_of_a_page_runs_or_is_listed_with_the_reason() -> None:
+    found = list(unrun_commands())
+    assert [one for one in found if not one[1].startswith(tuple(NOT_RUN))] == []
+    assert [begin for begin in NOT_RUN if not any(words.startswith(begin) for _, words in found)] == []
 
 
 ONE_NAMESPACE = """
