@@ -9,6 +9,7 @@ so that a killed run leaves no server behind.
 from __future__ import annotations
 
 import base64
+import datetime as dt
 import fcntl
 import functools
 import hashlib
@@ -25,7 +26,11 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from tests.ports import free_port
 from tools.bootstrap import ROOT, uv_environment
@@ -36,6 +41,9 @@ GUARD = Path(__file__).with_name("synapse_keeper.py")
 TOOLS = ROOT / ".tools"
 UV = ROOT / ".venv" / "bin" / "uv"
 START_SECONDS = 60.0
+
+Kind: TypeAlias = Literal["usual", "limited", "east", "west"]
+_VALID = dt.timedelta(days=1)
 
 _held: list[int | subprocess.Popen[bytes]] = []
 
@@ -97,11 +105,12 @@ def _run(command: list[str | Path], environment: dict[str, str]) -> None:
 
 
 @functools.cache
-def shared_server(*, has_limits: bool = False) -> Synapse:
-    """The server of this run, started by the first test that needs it; another one has Synapse's own rate limits."""
+def shared_server(kind: Kind = "usual") -> Synapse:
+    """The server of this run, started by the first test that needs it. `limited` has Synapse's own rate limits; `east`
+    and `west` talk to each other."""
     python = installed()
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID", f"alone-{os.getpid()}")
-    home = Path(tempfile.gettempdir()) / f"threadline-synapse-{run}{'-limited' if has_limits else ''}"
+    home = Path(tempfile.gettempdir()) / f"threadline-synapse-{run}-{kind}"
     home.mkdir(exist_ok=True)
     users = os.open(home / "users", os.O_CREAT | os.O_RDWR)
     fcntl.flock(users, fcntl.LOCK_SH)
@@ -110,18 +119,20 @@ def shared_server(*, has_limits: bool = False) -> Synapse:
     with _locked(home / "starting"):
         told = home / "server.json"
         if not told.exists():
-            told.write_text(json.dumps(_start(python, home, has_limits=has_limits)))
+            told.write_text(json.dumps(_start(python, home, kind)))
     server = Synapse(**json.loads(told.read_text()))
     _wait_for(server, home)
     return server
 
 
-def _start(python: Path, home: Path, *, has_limits: bool) -> dict[str, str]:
+def _start(python: Path, home: Path, kind: Kind) -> dict[str, str]:
     port, secret = free_port(), secrets.token_hex(16)
     seed = base64.b64encode(secrets.token_bytes(32)).decode().rstrip("=")
     (home / "signing.key").write_text(f"ed25519 a_test {seed}\n")
-    limits = {} if has_limits else _UNLIMITED
-    (home / "homeserver.yaml").write_text(json.dumps({**_configuration(home, port, secret), **limits}))
+    configuration = {**_configuration(home, port, secret), **({} if kind == "limited" else _UNLIMITED)}
+    if kind in ("east", "west"):
+        configuration = _federated(home, configuration)
+    (home / "homeserver.yaml").write_text(json.dumps(configuration))
     with (home / "log").open("wb") as log:
         command = [sys.executable, "-I", str(GUARD), str(home), str(python)]
         _held.append(
@@ -162,6 +173,33 @@ def _configuration(home: Path, port: int, secret: str) -> dict[str, Any]:
         "presence": {"enabled": False},
         "caches": {"sync_response_cache_duration": "0s"},
         "url_preview_enabled": False,
+    }
+
+
+def _federated(home: Path, configuration: dict[str, Any]) -> dict[str, Any]:
+    """A server whose name is its own address, so that others need neither DNS nor a well-known file to find it."""
+    port = free_port()
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    now = dt.datetime.now(dt.UTC)
+    built = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), now, now + _VALID)
+    certificate = built.add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), False)
+    pem = serialization.Encoding.PEM
+    (home / "tls.crt").write_bytes(certificate.sign(key, hashes.SHA256()).public_bytes(pem))
+    (home / "tls.key").write_bytes(
+        key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    listener = {"port": port, "type": "http", "tls": True, "bind_addresses": ["127.0.0.1"]}
+    return {
+        **configuration,
+        "server_name": f"localhost:{port}",
+        "listeners": [*configuration["listeners"], {**listener, "resources": [{"names": ["federation"]}]}],
+        "tls_certificate_path": str(home / "tls.crt"),
+        "tls_private_key_path": str(home / "tls.key"),
+        "federation_verify_certificates": False,
+        # Loopback is refused by default.
+        "ip_range_blacklist": [],
+        "federation_ip_range_blacklist": [],
     }
 
 

@@ -15,7 +15,7 @@ from tests.matrix.synapse import Synapse, shared_server
 @pytest.mark.req("S2-20")
 async def test_a_reply_arrives_whole_at_a_homeserver_with_its_default_limits(synapse: Synapse, tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:
-        world = World(shared_server(has_limits=True), tmp_path, stack)
+        world = World(shared_server("limited"), tmp_path, stack)
         alice = await world.person("alice")
         async with world.running():
             room = await world.room_with(alice)
