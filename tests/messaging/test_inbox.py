@@ -12,6 +12,7 @@ from tests.conftest import open_database, postgres_database
 from tests.messaging.conftest import Stage, decisions, staging
 from threadline.core.channels import Agent, User
 from threadline.core.messages import user
+from threadline.messaging.links import ATTEMPTS
 from threadline.testing.clock import ManualClock
 from threadline.testing.platforms import FakePlatform
 
@@ -53,13 +54,24 @@ async def test_who_is_not_linked_gets_no_turn_and_learns_only_how_to_link(stage:
     assert (told.status, decisions(told)) == (200, ["denied_unverified"])
     (hint,) = await stage.slack.replies(1)
     assert "!link" in hint.text
-    for text in ("Again", "!help", "!chats", "!open home-scripted_agent"):
+    for text in ("Again", "And again", "!chats", "!open home-scripted_agent"):
         told = await stage.slack.say(text)
         assert (told.status, decisions(told)) == (200, ["denied_unverified"])
     await stage.threadline.messaging.outbox_worker.deliver(stage.tenant_id)
     assert len(stage.slack.sent) == 1, "one hint in a while, or anybody could make the bot talk"
     assert (await stage.system.row_counts())["turns"] == 0
     assert stage.threadline.metrics.value("threadline_inbox_messages_total", "slack", "denied_unverified") == 5
+
+
+@pytest.mark.req("S3-14")
+async def test_who_is_not_linked_and_asks_for_help_is_told_how_to_link_a_few_times(stage: Stage) -> None:
+    await stage.slack.say("What did alice say?")
+    for text in ("!help", "!link", *["!help"] * 20):
+        await stage.slack.say(text)
+    await stage.threadline.messaging.outbox_worker.deliver(stage.tenant_id)
+    told = await stage.slack.replies(1 + ATTEMPTS)
+    assert {"!link" in each.text for each in told} == {True}
+    assert len(stage.slack.sent) == 1 + ATTEMPTS
 
 
 @pytest.mark.req("S3-14", "S3-17")

@@ -128,11 +128,12 @@ class Links:
         key = _permit("link", platform, sender)
         return await tx.take_permits(key, window=self._window(now), wanted=1, limit=ATTEMPTS) > 0
 
-    async def may_hint_in(self, tx: Transaction, platform: Surface, sender: str) -> bool:
-        """Whether an account without a link is told how to link: at most once in the lifetime of a code, so that it
-        cannot make the bot send many messages."""
-        key = _permit("link-hint", platform, sender)
-        return await tx.take_permits(key, window=self._window(self._clock.now()), wanted=1, limit=1) > 0
+    async def may_hint_in(self, tx: Transaction, platform: Surface, sender: str, *, is_asked: bool = False) -> bool:
+        """Whether an account without a link is told how to link: once in the lifetime of a code, and a few times more
+        if it asks, so that it cannot make the bot send many messages."""
+        name, limit = ("link-help", ATTEMPTS) if is_asked else ("link-hint", 1)
+        window = self._window(self._clock.now())
+        return await tx.take_permits(_permit(name, platform, sender), window=window, wanted=1, limit=limit) > 0
 
     def _window(self, now: dt.datetime) -> dt.datetime:
         seconds = self._lifetime.total_seconds()

@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 
 from threadline.core.approval_questions import NOT_ASKED_TEXT
 from threadline.core.channels import InboxRow, LinkResult
+from threadline.core.commands import Command, Misused, parse
 from threadline.core.platform_messages import Arrival
 from threadline.core.reply_text import (
     HOW_TO_LINK_TEXT,
@@ -84,8 +85,11 @@ class UnlinkedSenders:
         if arrival.kind == "invitation":
             # One event for each room, so its hint needs no limit of its own.
             return True
-        is_written = arrival.kind in ("message", "unsupported")
-        return is_written and await self._links.may_hint_in(tx, arrival.platform, arrival.sender)
+        if arrival.kind not in ("message", "unsupported"):
+            return False
+        said = parse(arrival.text)
+        is_asked = isinstance(said, Command | Misused) and said.name in ("help", "link")
+        return await self._links.may_hint_in(tx, arrival.platform, arrival.sender, is_asked=is_asked)
 
 
 async def claim(
