@@ -113,3 +113,23 @@ async def test_a_room_made_from_an_encrypted_room_is_encrypted(world: World, tmp
             made = await accepted(alice, bound[label].place)
             assert (await state(alice, made, "m.room.encryption"))["algorithm"] == "m.megolm.v1.aes-sha2"
             await Room(world, alice, made).ask("Hello")
+
+
+@pytest.mark.req("M-03")
+async def test_the_chat_of_a_banned_person_is_opened_elsewhere(world: World) -> None:
+    async with world.running():
+        room = await room_of(world)
+        bob = await world.person("bob")
+        await room.user.client.room_invite(room.id, bob.id)
+        await bob.until(lambda: room.id in bob.invited)
+        await bob.join(room.id)
+        await bob.say(room.id, f"{world.bot_id} Remember")
+        await bob.hear(room.id, world.bot_id, "1. You said: Remember")
+        (bound,) = [each for each in await world.bindings(bob.id) if each.place == room.id]
+        await room.user.client.room_ban(room.id, bob.id)
+        while room.id in {each.place for each in await world.bindings(bob.id)}:
+            await room.user.client.sync(timeout=50)
+        own = Room(world, bob, await world.room_with(bob))
+        assert "2 messages" in await own.ask(f"!open {bound.thread_id}")
+        # Who stays is answered as before.
+        await room.say("And me", 1)

@@ -77,7 +77,7 @@ async def test_new_makes_a_room_in_the_space_with_its_own_context_and_the_next_l
         bound = await bindings(world, alice)
         assert bound["space"].metadata["next_index"] == 8
         research = await accepted(alice, bound["C7"].place)
-        assert (await state(alice, research, "m.room.name"))["name"] == "Research"
+        assert (await state(alice, research, "m.room.name"))["name"] == "C7 Research"
         await alice.join(bound["space"].place)
         assert await state(alice, bound["space"].place, "m.space.child", research) == {"via": ["threadline.test"]}
         await alice.say(research, "Fresh")

@@ -14,6 +14,7 @@ from tests.matrix.bot_fixtures import World
 from tests.matrix.people import MatrixUser, Shown
 from tests.matrix.remote import both_ways
 from tests.matrix.test_commands import Room, room_of
+from tests.matrix.test_powers import react
 from threadline.core.channels import Binding
 from threadline.core.messages import Message
 from threadline.core.threads import Scope, system_scope
@@ -184,7 +185,10 @@ async def test_only_who_asked_allows_a_tool(world: World) -> None:
         bob = await room.join("bob")
         await room.ask(room.ada, "!share")
         await room.ask(room.ada, "!agent rehearsal")
-        assert "stamp" in await room.ask(bob, "stamp hello")
+        asked = await room.reply(bob, await room.say(bob, "stamp hello"))
+        await bob.until(lambda: "Allow" in asked.text, "the question")
+        await react(Room(world, room.ada, room.id), asked.event_id, "\N{WHITE HEAVY CHECK MARK}")
+        await room.ada.hear(room.id, world.bot_id, f"Only {bob.id}, who asked, can answer this.")
         assert f"Only {bob.id}, who asked, can answer this." in await room.ask(room.ada, "!yes")
         await bob.say(room.id, "!yes")
         await bob.hear(room.id, world.bot_id, "*Tool `stamp`: done*")

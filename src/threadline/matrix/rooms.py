@@ -51,7 +51,7 @@ class RoomFactory:
             if not request.is_space_only:
                 is_encrypted = self._settings.encrypt or await self._is_encrypted(asked_in)
                 room_id = await self._open_room(
-                    space_id, binding, request.name, made, is_encrypted=is_encrypted, may_exist=may_exist
+                    space_id, binding, _room_name(request), made, is_encrypted=is_encrypted, may_exist=may_exist
                 )
             # Last, so that a room that is left again was never seen by its user.
             for each in made:
@@ -201,6 +201,12 @@ def room_state(binding: RoomBinding) -> Content:
         SHARED: True if binding.is_shared else None,
     }
     return {name: value for name, value in content.items() if value is not None}
+
+
+def _room_name(request: RoomRequest) -> str:
+    """With the label, by which people name the room in commands."""
+    label = request.binding.label
+    return request.name if label in (None, request.name) else f"{label} {request.name}"
 
 
 def with_binding(before: Content, binding: RoomBinding) -> Content:
