@@ -9,8 +9,10 @@ import pytest
 
 from tests.messaging.conftest import Stage, texts
 from tests.messaging.test_bridges import ADA, ROOM, Bot
+from threadline.core.approval_questions import NOT_ASKED_TEXT
 from threadline.core.authors import read_author
 from threadline.core.channels import User
+from threadline.core.room_messages import RoomMessage
 from threadline.core.turns import Turn
 from threadline.core.usage import UsageQuery
 
@@ -108,3 +110,19 @@ async def test_a_viewer_is_refused_and_nothing_of_it_is_in_the_thread(room: Shar
     binding = await ada.binding("matrix", ROOM)
     assert binding is not None
     assert await ada.messages(binding.thread_id) == []
+
+
+@pytest.mark.req("M-06")
+async def test_only_who_asked_answers_a_question_and_only_while_they_may_write(room: Shared) -> None:
+    await room.say(ADA, "!agent rehearsal")
+    await room.deliver("stamp hello", sender=BOB, sender_name="Bob", shared=True)
+    asked = await room.next()
+    assert isinstance(asked, RoomMessage)
+    assert asked.question is not None
+    answer = {"kind": "answer", "shared": True}
+    assert f"Only {BOB}, who asked" in await room.ask(f"yes:{asked.question}", sender=ADA, **answer)
+    await room.stage.system.put_user(User(BOB, role="viewer"))
+    assert await room.ask(f"yes:{asked.question}", sender=BOB, **answer) == NOT_ASKED_TEXT
+    await room.stage.system.put_user(User(BOB, role="member"))
+    assert "`stamp`: done" in await room.ask(f"yes:{asked.question}", sender=BOB, **answer)
+    assert [turn.asked_by for turn in await room.turns(BOB)] == [BOB, BOB]

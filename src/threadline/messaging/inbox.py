@@ -39,7 +39,7 @@ from threadline.messaging.place_threads import CommandContext
 from threadline.messaging.receipts import WITHOUT_REPLY, Decision, Receipt
 from threadline.messaging.room_events import RoomEvents, context_of, is_plain, last_turn, request_id
 from threadline.messaging.rooms import ROOM_PLATFORMS
-from threadline.messaging.shared_rooms import SharedRooms, is_personal
+from threadline.messaging.shared_rooms import SharedRooms, is_for_thread
 from threadline.messaging.unlinked_senders import UnlinkedSenders, claim
 from threadline.observability.metrics import Metrics
 from threadline.ports import Approver, Clock, Store, Transaction
@@ -184,7 +184,7 @@ class Inbox:
             return sender, arrival
         room = await self._shared_rooms.find(sender.tenant_id, arrival)
         command = parse(arrival.text, place="shared_room") if arrival.kind == "message" else None
-        if room is not None and not is_personal(command):
+        if room is not None and is_for_thread(sender, arrival, command):
             author = RoomAuthor(sender.user_id, room.account)
             return room.owner, msgspec.structs.replace(arrival, author=author)
         if room is None and command == _SHARE and arrival.is_by_moderator:

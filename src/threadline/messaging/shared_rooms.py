@@ -54,7 +54,8 @@ class SharedRooms:
             return None
         if owner.state != "verified" or owner.role == "viewer":
             return None
-        return SharedRoom(Scope(tenant_id, owner.owner_id, owner.role), account, binding.thread_id)
+        # As a member, also if the owner is an administrator: others act in this scope.
+        return SharedRoom(Scope(tenant_id, owner.owner_id), account, binding.thread_id)
 
     async def free_places(self, sharer: Scope, arrival: Arrival) -> None:
         """Unbinds the threads that others have in a room which is about to be shared, so that they can continue them
@@ -80,9 +81,12 @@ def _may_own(binding: Binding, owner_id: str) -> bool:
     return binding.metadata.get(SHARED) is True and binding.owner_id == owner_id
 
 
-def is_personal(command: object) -> bool:
-    """Whether a command in a shared room is handled as in any other room, in its sender's scope."""
-    return isinstance(command, Command) and command.name in _PERSONAL
+def is_for_thread(sender: Scope, arrival: Arrival, command: object) -> bool:
+    """Whether an arrival in a shared room concerns its thread; otherwise it is handled as in any other room, in its
+    sender's scope. A viewer's message does, and is denied; what else viewers do concerns only what is theirs."""
+    if isinstance(command, Command) and command.name in _PERSONAL:
+        return False
+    return sender.role != "viewer" or arrival.kind == "message"
 
 
 async def check_command(tx: Transaction, context: CommandContext, command: Command) -> None:
