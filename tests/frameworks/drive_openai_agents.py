@@ -9,6 +9,7 @@ import sys
 import openai
 from agents import (
     Agent,
+    OpenAIChatCompletionsModel,
     OpenAIConversationsSession,
     Runner,
     function_tool,
@@ -36,7 +37,14 @@ async def main(url: str) -> None:
     said = [(await Runner.run(agent, text, session=session)).final_output for text in ("Rain?", "And now?")]
     items = [item.get("role") or item["type"] for item in await session.get_items()]
     popped = await session.pop_item()
+    model = OpenAIChatCompletionsModel(model="scripted", openai_client=client)
+    chatting = Agent(name="chatting", instructions="Be brief.", model=model, tools=[function_tool(weather)])
+    chat = await Runner.run(chatting, "Rain?")
+    chat_streamed = Runner.run_streamed(chatting, "Rain?")
+    async for _ in chat_streamed.stream_events():
+        pass
     shown = {
+        "chat": [chat.final_output, chat_streamed.final_output],
         "tool": first.final_output,
         "continued": continued.final_output,
         "streamed": streamed.final_output,

@@ -81,3 +81,10 @@ async def test_langchain_histories_are_threads(kind: str, tmp_path: Path) -> Non
 async def test_pydantic_ai_keeps_its_history_here(kind: str, tmp_path: Path) -> None:
     database = str(tmp_path / "history.db") if kind == "sqlite" else await postgres_database()
     run_pytest([HERE / "check_pydantic_ai.py"], variables={"FRAMEWORK_TEST_DATABASE": database})
+
+
+@pytest.mark.req("G-09")
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
+async def test_messages_and_state_of_frameworks_are_stored_together(kind: str, tmp_path: Path) -> None:
+    database = str(tmp_path / "killed.db") if kind == "sqlite" else await postgres_database()
+    run_pytest([HERE / "check_killed_writers.py"], variables={"FRAMEWORK_TEST_DATABASE": database})

@@ -120,6 +120,7 @@ async def test_the_agents_sdk_runs_tools_and_keeps_its_session_in_a_conversation
     assert done.returncode == 0, done.stdout
     shown = json.loads(done.stdout)
     assert shown == {
+        "chat": ["It is rain.", "It is rain."],
         "tool": "It is rain.",
         "continued": "Hello, you. 4",
         "streamed": "Hello, you. 2",
@@ -127,3 +128,30 @@ async def test_the_agents_sdk_runs_tools_and_keeps_its_session_in_a_conversation
         "items": ["user", "function_call", "function_call_output", "assistant", "user", "assistant"],
         "popped": "assistant",
     }
+
+
+# `llm` reads a prompt from standard input too, where that is not a terminal.
+_LLM = """
+import runpy, sys
+sys.stdin = open("/dev/null")
+runpy.run_module("llm", run_name="__main__")
+"""
+
+
+async def test_llm_asks_continues_and_runs_functions(client: Client, tmp_path: Path) -> None:
+    models = [{"model_id": "ours", "model_name": "scripted", "api_base": f"{client.url}/v1", "supports_tools": True}]
+    (tmp_path / "extra-openai-models.yaml").write_text(json.dumps(models))
+
+    async def llm(*words: str) -> str:
+        variables = {"LLM_USER_PATH": str(tmp_path), "OPENAI_API_KEY": "none"}
+        done = await asyncio.to_thread(run_in_frameworks, "-c", _LLM, *words, variables=variables)
+        assert done.returncode == 0, done.stdout
+        return done.stdout.strip()
+
+    assert await llm("-m", "ours", "Hi") == "Hello, you. 1"
+    assert await llm("-c", "And now?") == "Hello, you. 3"
+    assert await llm("-m", "ours", "--no-stream", "Hi") == "Hello, you. 1"
+    weather = "def weather(city: str) -> str:\n    return 'rain'"
+    assert await llm("-m", "ours", "--functions", weather, "Rain?") == "It is rain."
+    # Chat completions leave nothing.
+    assert await _threads(client) == []

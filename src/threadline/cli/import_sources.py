@@ -145,7 +145,9 @@ def _print_report(
 ) -> None:
     if args.json:
         counts: dict[str, Any] = {"from": source, "threads": dict(totals.outcomes), "messages": totals.messages}
-        print_json({**counts, "branches": totals.branches, "report": report.to_json()})
+        # Counted while nothing is stored: a stored branch is not always a new one.
+        branches = {"branches": totals.branches} if args.dry_run else {}
+        print_json({**counts, **branches, "report": report.to_json()})
     else:
         for line in _sentences(args, source, totals, report):
             print(printable(line), flush=True)
