@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from tests.messaging.conftest import KEYS, Stage
@@ -41,6 +43,23 @@ async def test_what_is_stored_is_sealed_and_opens_for_its_tenant_alone(store: St
     for tenant, platform in ((f"{tenant_id}-abroad", SLACK), (tenant_id, "telegram")):
         with pytest.raises(SettingsInvalid, match="cannot decrypt"):
             await credentials.open(tenant, platform)
+
+
+async def test_a_change_counts_at_once_here_and_soon_in_other_processes(store: Store, tenant_id: str) -> None:
+    keys = {"k1": new_key()}
+    here, elsewhere = keeper(store, keys), keeper(store, keys)
+    await here.put(admin(tenant_id), "slack", SECRETS)
+    assert await here.open(tenant_id, SLACK) == await elsewhere.open(tenant_id, SLACK) == SECRETS
+    changed = {**SECRETS, "bot_token": "xoxb-new"}
+    await here.put(admin(tenant_id), "slack", changed)
+    assert await here.open(tenant_id, SLACK) == changed
+    async with asyncio.timeout(30):
+        # Credentials are kept for a moment, and no notification ends it.
+        while await elsewhere.open(tenant_id, SLACK) != changed:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    await here.delete(admin(tenant_id), "slack")
+    with pytest.raises(NotFound):
+        await here.open(tenant_id, SLACK)
 
 
 @pytest.mark.req("S3-27")

@@ -6,7 +6,9 @@ another tenant cannot be decrypted. Rotation encrypts again what still uses an o
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 import msgspec
 
@@ -22,11 +24,21 @@ from threadline.vault import Rotated
 _LONGEST = 4_096
 
 
+_OPENED_SECONDS = 1.0
+_MOST_OPENED = 1_000
+
+
+class _Opened(NamedTuple):
+    until: float
+    secrets: Mapping[str, str]
+
+
 class Credentials:
     def __init__(self, store: Store, cipher: Cipher, channels: Mapping[Surface, Channel]) -> None:
         self._store = store
         self._cipher = cipher
         self._channels = channels
+        self._opened_lately: dict[tuple[str, Surface], _Opened] = {}
 
     async def put(self, scope: Scope, platform: str, secrets: Mapping[str, str]) -> SealedCredentials:
         """Administrators only. InvalidInput names missing and unknown secrets, never a value."""
@@ -42,7 +54,9 @@ class Credentials:
             await tx.record_act("credentials.set", channel.platform, actor_id=scope.user_id)
             return stored
 
-        return await self._store.transact(system_scope(scope.tenant_id), work)
+        stored = await self._store.transact(system_scope(scope.tenant_id), work)
+        self._opened_lately.pop((scope.tenant_id, channel.platform), None)
+        return stored
 
     async def listed(self, scope: Scope) -> list[SealedCredentials]:
         """Which platforms have credentials, and which key encrypts them. Administrators only."""
@@ -59,7 +73,9 @@ class Credentials:
                 await tx.record_act("credentials.deleted", channel.platform, actor_id=scope.user_id)
             return gone
 
-        return await self._store.transact(system_scope(scope.tenant_id), work)
+        is_gone = await self._store.transact(system_scope(scope.tenant_id), work)
+        self._opened_lately.pop((scope.tenant_id, channel.platform), None)
+        return is_gone
 
     def channel(self, platform: str) -> Channel:
         """NotFound for a platform that is unknown or disabled."""
@@ -69,11 +85,20 @@ class Credentials:
         raise NotFound("platform", platform)
 
     async def open(self, tenant_id: str, platform: Surface) -> Mapping[str, str]:
-        """The secrets, for sending. NotFound if the tenant has none."""
+        """The secrets, for sending. NotFound if the tenant has none. A change by another process counts after a second:
+        each message needs them twice."""
+        now = asyncio.get_running_loop().time()
+        lately = self._opened_lately.get((tenant_id, platform))
+        if lately is not None and now < lately.until:
+            return lately.secrets
         found = await self._store.scoped(system_scope(tenant_id)).credentials(platform)
         if found is None:
             raise NotFound("credentials", platform)
-        return self._opened(tenant_id, found)
+        secrets = self._opened(tenant_id, found)
+        if len(self._opened_lately) >= _MOST_OPENED:
+            self._opened_lately.clear()
+        self._opened_lately[tenant_id, platform] = _Opened(now + _OPENED_SECONDS, secrets)
+        return secrets
 
     def _opened(self, tenant_id: str, found: SealedCredentials) -> dict[str, str]:
         plain = self._cipher.decrypt(found.key_id, found.sealed, _bound_to(tenant_id, found.platform))

@@ -330,10 +330,11 @@ class Inbox:
     def _start(self, scope: Scope, receipt: Receipt, arrival: Arrival) -> None:
         """Runs the turn that an arrival began or continued."""
         if receipt.decision == "accepted" and receipt.turn is not None:
-            # An answer has enqueued what became of its question; the reply follows when the turn has ended.
-            self._wake(scope.tenant_id)
+            # An answer has enqueued what became of its question, and a message in a room may have enqueued changes of
+            # the room. The reply follows when the turn has ended.
+            if arrival.kind != "message" or arrival.platform in ROOM_PLATFORMS:
+                self._wake(scope.tenant_id)
             running = self._runner.start(scope, receipt.turn, self._approver)
-            running.add_done_callback(lambda _: self._wake(scope.tenant_id))
             stream = partial(self._streams.events, scope, receipt.turn.id)
             self._live_views.follow(scope, arrival, receipt.turn.id, running, stream)
 
