@@ -48,9 +48,9 @@ async def _checkpoints(arena: Arena, steps: int, *, growing: bool) -> list[Row]:
     threads = {name: await saver.thread(steps, growing=growing) for name, saver in savers.items()}
     await arena.settle()
     reads = {name: thread.read_latest for name, thread in threads.items()}
-    read = await interleave(reads, rounds=arena.sized(20, 5), repeats=5)
+    read = await interleave(reads, rounds=arena.sized(100, 25), repeats=1)
     puts = {name: thread.step for name, thread in threads.items()}
-    put = await interleave(puts, rounds=arena.sized(20, 5), repeats=5)
+    put = await interleave(puts, rounds=arena.sized(100, 25), repeats=1)
     for saver in savers.values():
         await saver.close()
     at = f"{steps:,} checkpoints{', a message each' if growing else ''}"
@@ -117,9 +117,9 @@ async def agents_sessions(arena: Arena) -> list[Row]:
     ids = {name: await each.start(history) for name, each in sessions.items()}
     await arena.settle()
     reads = {name: partial(each.everything, ids[name]) for name, each in sessions.items()}
-    read = await interleave(reads, rounds=arena.sized(20, 5), repeats=3)
+    read = await interleave(reads, rounds=arena.sized(60, 15), repeats=1)
     adds = {name: _each_turn(partial(each.append, ids[name])) for name, each in sessions.items()}
-    added = await interleave(adds, rounds=arena.sized(20, 5), repeats=5)
+    added = await interleave(adds, rounds=arena.sized(100, 25), repeats=1)
     for each in sessions.values():
         await each.close()
     at = f"{items:,} items"
@@ -142,9 +142,9 @@ async def adk_sessions(arena: Arena) -> list[Row]:
     ids = {name: await each.start(history) for name, each in services.items()}
     await arena.settle()
     reads = {name: partial(each.last_turns, ids[name], len(history)) for name, each in services.items()}
-    read = await interleave(reads, rounds=arena.sized(10, 3), repeats=2)
+    read = await interleave(reads, rounds=arena.sized(20, 6), repeats=1)
     appends = {name: _each_turn(partial(each.append_event, ids[name])) for name, each in services.items()}
-    appended = await interleave(appends, rounds=arena.sized(20, 5), repeats=5)
+    appended = await interleave(appends, rounds=arena.sized(100, 25), repeats=1)
     for each in services.values():
         await each.close()
     at = f"{events:,} events"
