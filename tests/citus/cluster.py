@@ -63,7 +63,7 @@ class Cluster:
         for node in (1, 2):
             await self._admin(f"SELECT citus_add_node('127.0.0.1', {self.ports[node]})")
         await migrate.apply(self.address(user="postgres"), distribute=True)
-        await self._admin(f"CREATE ROLE {LOGIN} LOGIN NOINHERIT")
+        await self._admin(f"CREATE ROLE {LOGIN} LOGIN")
         await self._admin(f"GRANT threadline_app, threadline_worker TO {LOGIN}")
 
     def start_node(self, node: int) -> None:
@@ -84,6 +84,14 @@ class Cluster:
             return await connection.fetch(statement)
         finally:
             await connection.close()
+
+    async def port_of(self, tenant_id: str) -> int:
+        """The port of the node that has the tenant's rows, also before there are any."""
+        (row,) = await self.fetch(f"""
+            SELECT nodeport FROM citus_shards
+            WHERE shardid = get_shard_id_for_distribution_column('threadline.tenants', '{tenant_id}')
+        """)
+        return int(row["nodeport"])
 
     async def _admin(self, statement: str, *, node: int = 0, database: str = "threadline") -> None:
         address = self.address(user="postgres", node=node).removesuffix("threadline") + database

@@ -47,6 +47,7 @@ _BY_STATE: dict[str, type[StoreFailed]] = {
 _REFUSED = "TL001"
 _NO_SUCH_STATEMENT = ("26000", "42P05")
 """A prepared statement that does not exist, or exists already: the server is another one than at the last call."""
+_NODE_LOST = "could not commit transaction for shard"
 _REMEDY: dict[type[StoreFailed], str] = {
     StoreFull: "the server's disk is full: make room, then repeat with the same key",
     StoreReadOnly: "the server is read-only (a standby, or by its settings): connect to the primary",
@@ -97,7 +98,8 @@ def refusal_reason(error: StoreFailed) -> str | None:
 def is_lost(error: BaseException) -> bool:
     """Whether connecting failed, or the connection broke during the statement."""
     if isinstance(error, asyncpg.PostgresError):
-        return (error.sqlstate or "").startswith(("08", "57P"))
+        # The second: a node of a Citus cluster went away during the commit. There is no state of its own for that.
+        return (error.sqlstate or "").startswith(("08", "57P")) or str(error).startswith(_NODE_LOST)
     return isinstance(error, (OSError, asyncpg.InterfaceError, asyncpg.InternalClientError))
 
 

@@ -41,7 +41,7 @@ class HistoryOperations(Operations):
         columns = [list(column) for column in zip(*map(_turn_values, turns), strict=True)]
         if not columns:
             return []
-        await self.session.run(_SQL["add_past_turns"], thread_id, owner_id, *columns)
+        await self.session.rows(_SQL["add_past_turns"], thread_id, owner_id, *columns)
         # Row security hides turns of other users, so those that cannot be found now are theirs.
         stored = {row["id"] for row in await self.session.rows(_SQL["list_own_turns"], thread_id, columns[0])}
         self.session.notify(thread_id)

@@ -22,7 +22,7 @@ from threadline.core import jsontext
 from threadline.core.ids import new_id
 from threadline.core.messages import from_us, to_us
 from threadline.core.portable import TABLES, Row, RowPage
-from threadline.core.threads import system_scope
+from threadline.core.threads import Scope, system_scope
 from threadline.ports import Finding
 from threadline.stores.postgres.errors import translated
 from threadline.stores.postgres.messages import ROLES
@@ -30,10 +30,12 @@ from threadline.stores.postgres.pool import Pool
 from threadline.stores.postgres.retention import refuse_held
 from threadline.stores.postgres.session import (
     MAINTENANCE_SECONDS,
+    NO_TENANT,
+    WORKER,
     Operations,
     ScopedSession,
     StoreInternals,
-    begin_statement,
+    enter_statement,
     in_transaction,
     quote_literal,
 )
@@ -84,7 +86,8 @@ class PurgeOperations(Operations):
         return {row["tablename"]: row["counted"] for row in await self.session.rows(_SQL["count_rows"])}
 
     async def _counts(self, query: str, *values: str) -> dict[str, int]:
-        return {row["tablename"]: row["removed"] for row in await self.session.rows(_SQL[query], *values)}
+        found = await self.session.rows(_SQL[query], *values)
+        return {row["tablename"]: row["removed"] for row in found if row["removed"]}
 
     async def _count(self, query: str, *values: str) -> int:
         row = await self.session.row(_SQL[query], *values)
@@ -130,15 +133,29 @@ class DatabaseTransaction:
     def __init__(self, internals: StoreInternals, connection: asyncpg.Connection) -> None:
         self._internals = internals
         self._connection = connection
+        self._entered: Scope | None = None
+        """The role and tenant of this connection on a node of a cluster."""
 
     async def tenants(self) -> list[str]:
-        session = ScopedSession(self._internals, system_scope("no-tenant"), self._connection)
+        session = ScopedSession(self._internals, NO_TENANT, self._connection)
         return [row["tenant_id"] for row in await session.rows_of_schema(_SQL["list_tenants"])]
 
     async def enter(self, tenant_id: str) -> TenantTables:
         session = ScopedSession(self._internals, system_scope(tenant_id), self._connection)
-        await session.run_script(f"SET LOCAL threadline.tenant = {quote_literal(tenant_id)}")
+        if self._internals.is_distributed:
+            await self.leave()
+            await session.run_script(enter_statement(session.scope, WORKER))
+            self._entered = session.scope
+        else:
+            await session.run_script(f"SET LOCAL threadline.tenant = {quote_literal(tenant_id)}")
         return TenantTables(session)
+
+    async def leave(self) -> None:
+        """Before a commit on several nodes of a cluster: only the role that prepared a transaction may end it."""
+        if self._entered is not None:
+            session = ScopedSession(self._internals, self._entered, self._connection)
+            await session.run_script(enter_statement(self._entered, "none"))
+            self._entered = None
 
 
 class TenantTables(TableCopyOperations):
@@ -161,14 +178,16 @@ async def open_transaction(
     internals: StoreInternals, pool: Pool, *, writes: bool
 ) -> AsyncIterator[DatabaseTransaction]:
     """A snapshot if it does not write: every statement sees the state of the first."""
-    begin = begin_statement(system_scope("no-tenant"), limits=internals.begin_limits)
+    begin = internals.begin_statement(NO_TENANT)
     if not writes:
         begin = begin.replace("BEGIN;", "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;", 1)
     async with pool.borrow() as connection:
         with translated():
             await connection.execute(begin)
         # An exception leaves the transaction open: the pool then closes the connection, which rolls back.
-        yield DatabaseTransaction(internals, connection)
+        transaction = DatabaseTransaction(internals, connection)
+        yield transaction
+        await transaction.leave()
         with translated():
             await connection.execute("COMMIT", timeout=MAINTENANCE_SECONDS)
 

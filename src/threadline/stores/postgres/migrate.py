@@ -98,19 +98,22 @@ async def apply(
         await _create_prerequisites(connection, todo.repairs)
         notes = await _create_dump_role(connection)
         if distribute:
-            await _allow_logins(connection)
+            await _allow_login(connection)
         for done, step in enumerate(todo.steps):
             if progress is not None:
                 progress(step, done, len(todo.steps))
             await _run_step(connection, step, partitions or 0)
-        if todo.functions or todo.repairs:
-            is_distributed = distribute or await _is_distributed(connection)
-            await apply_functions(connection, todo.functions, is_distributed=is_distributed)
-        await _grant_dumps(connection)
         if distribute:
             await _distribute_tables(connection)
-        if distribute or (todo.functions and await _is_distributed(connection)):
-            await _distribute_functions(connection)
+        if todo.functions or todo.repairs:
+            is_distributed = await find_distribution(connection)
+            await apply_functions(connection, todo.functions, is_distributed=is_distributed)
+            if is_distributed:
+                await _distribute_functions(connection)
+        elif await find_distribution(connection):
+            # A node may have been added.
+            await _allow_any_query(connection)
+        await _grant_dumps(connection)
     return todo._replace(notes=notes)
 
 
@@ -185,20 +188,19 @@ async def _run_step(connection: asyncpg.Connection, step: Migration, partitions:
         await connection.execute(_SQL["write_journal"], step.number, step.name, step.checksum, step.oldest_compatible)
 
 
-async def _is_distributed(connection: asyncpg.Connection) -> bool:
+async def find_distribution(connection: asyncpg.Connection) -> bool:
+    """Whether the tables are distributed over the nodes of a Citus cluster."""
     has_citus = await connection.fetchval(_SQL["has_citus"])
     return bool(has_citus and await connection.fetchval(_SQL["is_distributed"]))
 
 
-async def _allow_logins(connection: asyncpg.Connection) -> None:
-    """Citus connects to the other nodes as the role of the transaction. The roles get no password: pg_hba.conf of the
-    nodes decides from where they may log in."""
-    for role in ROLES:
-        await connection.execute(f"ALTER ROLE {role} LOGIN")
+async def _allow_login(connection: asyncpg.Connection) -> None:
+    """Citus connects to the other nodes as the role of the transaction, and the migrator creates the tables there. It
+    gets no password: pg_hba.conf of the nodes decides from where it may log in."""
+    await connection.execute("ALTER ROLE threadline_migrator LOGIN")
 
 
 async def _distribute_tables(connection: asyncpg.Connection) -> None:
-    await connection.execute(_DISTRIBUTE["propagate_settings"])
     await connection.execute(_DISTRIBUTE["simplify_policies"])
     # Citus requires a transaction of its own for each statement.
     await connection.execute(_DISTRIBUTE["distribute_tenants"])
@@ -209,6 +211,11 @@ async def _distribute_tables(connection: asyncpg.Connection) -> None:
 async def _distribute_functions(connection: asyncpg.Connection) -> None:
     for row in await connection.fetch(_SQL["list_functions"]):
         await connection.execute(_DISTRIBUTE["distribute_function"], row["signature"])
+    await _allow_any_query(connection)
+
+
+async def _allow_any_query(connection: asyncpg.Connection) -> None:
+    await connection.execute(_DISTRIBUTE["allow_any_query"])
 
 
 @asynccontextmanager
@@ -273,5 +280,6 @@ async def apply_functions(
 
 
 def _for_cluster(sql: str) -> str:
-    # Citus finds the node of a statement from its values, which a generic plan does not have.
-    return sql.replace("'force_generic_plan'", "'force_custom_plan'")
+    # Citus finds the node of a statement from its values, which a generic plan does not have. Lines with a mark are for
+    # clusters only.
+    return sql.replace("'force_generic_plan'", "'force_custom_plan'").replace("-- CLUSTER ", "")

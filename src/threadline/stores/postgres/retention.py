@@ -68,5 +68,5 @@ async def refuse_held(session: ScopedSession, what: str, *values: str) -> None:
     holds."""
     async with session.as_worker():
         row = await session.row(_SQL[f"is_{what}_held"], *values)
-    if row is not None and row[0]:
+    if row is not None:
         raise UnderLegalHold(what)

@@ -885,6 +885,8 @@ CREATE FUNCTION threadline.accept_turn(_tenant text, _owner text, _role text, _n
 
 CREATE FUNCTION threadline.active_turns(_tenant text, _owner text, _role text, _thread text) RETURNS SETOF threadline.turns LANGUAGE plpgsql;
 
+CREATE FUNCTION threadline.add_past_turns(_tenant text, _thread text, _owner text, _ids text[], _surfaces text[], _agents text[], _statuses text[], _errors text[], _usages bytea[], _request_seqs integer[], _reply_seqs integer[], _created timestamp with time zone[], _finished timestamp with time zone[], _providers text[], _models text[]) RETURNS void LANGUAGE plpgsql;
+
 CREATE FUNCTION threadline.add_timeline(_tenant text, _now_us bigint, _id text, _owner text, _thread text, _parent text, _seq integer, _ids text[], _tops integer[]) RETURNS boolean LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.add_usage(_tenant text, _owner text, _given threadline.turn_completion) RETURNS void LANGUAGE plpgsql;
@@ -899,6 +901,8 @@ CREATE FUNCTION threadline.append_locked(_tenant text, _owner text, _role text, 
 
 CREATE FUNCTION threadline.arrange(arranged regclass, settings text) RETURNS void LANGUAGE plpgsql;
 
+CREATE FUNCTION threadline.begin_on_node(_tenant text, _owner text, _role text, _lock_timeout text, _locks_user boolean) RETURNS void LANGUAGE plpgsql;
+
 CREATE FUNCTION threadline.branch_thread(_tenant text, _owner text, _role text, _now_us bigint, _new threadline.thread_args, _source text, _at integer, OUT problem text, OUT result threadline.threads) RETURNS record LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.busy_tenants() RETURNS SETOF text LANGUAGE plpgsql;
@@ -906,6 +910,8 @@ CREATE FUNCTION threadline.busy_tenants() RETURNS SETOF text LANGUAGE plpgsql;
 CREATE FUNCTION threadline.check_request(_tenant text, _given threadline.turn_request, _parts bytea, _thread threadline.threads, OUT outcome text, OUT active_id text, OUT rewind_to integer) RETURNS record LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.claim_arrival(_tenant text, _owner text, _now_us bigint, _given threadline.turn_request, _turn text) RETURNS boolean LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.claim_compaction(_tenant text, _thread text, _forced boolean, _now_us bigint, _seconds double precision) RETURNS boolean LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.claim_inbox(_tenant text, _owner text, _role text, _now_us bigint, _platform text, _key text, _fingerprint text, _correlation text, _reply_to text, _holder text) RETURNS SETOF threadline.inbox LANGUAGE plpgsql;
 
@@ -923,6 +929,8 @@ CREATE FUNCTION threadline.create_thread(_tenant text, _owner text, _role text, 
 
 CREATE FUNCTION threadline.deliver_reply(_tenant text, _now_us bigint, _given threadline.turn_completion, _turn threadline.turns) RETURNS void LANGUAGE plpgsql;
 
+CREATE FUNCTION threadline.drop_chunks(_tenant text, _given timestamp with time zone, _age interval) RETURNS bigint LANGUAGE plpgsql;
+
 CREATE FUNCTION threadline.drop_expired_values(_tenant text, _owner text, _role text, _now_us bigint) RETURNS bigint LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.end_taken_turns(_tenant text, _now_us bigint, _given threadline.turn_completion, _turn threadline.turns) RETURNS void LANGUAGE plpgsql;
@@ -932,6 +940,8 @@ CREATE FUNCTION threadline.enqueue(_tenant text, _owner text, _role text, _now_u
 CREATE FUNCTION threadline.ensure_user(_tenant text, _user text, _now_us bigint) RETURNS void LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.enter_scope(_tenant text, _owner text, _role text) RETURNS boolean LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.expire_leases(_tenant text, _worker text, _turn text, _given timestamp with time zone) RETURNS SETOF text LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.filter_threads(_tenant text, _owner text, _role text, _limit integer, _offset integer, _below_us bigint, _below_id text, _archived boolean, _deleted boolean, _labels text[], _surface text, _since_us bigint, _until_us bigint) RETURNS SETOF threadline.thread_columns LANGUAGE plpgsql;
 
@@ -1001,6 +1011,8 @@ CREATE FUNCTION threadline.join_pieces(_tenant text, _scope text, _scope_id text
 
 CREATE FUNCTION threadline.label_thread(_tenant text, _owner text, _thread text, _agent text, _metadata bytea) RETURNS boolean LANGUAGE plpgsql;
 
+CREATE FUNCTION threadline.label_threads(_tenant text, _threads text[]) RETURNS void LANGUAGE plpgsql;
+
 CREATE FUNCTION threadline.last_seq_of(_tenant text, _thread text, _timeline text) RETURNS integer LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.lease_time(_tenant text, _owner text, _role text) RETURNS timestamp with time zone LANGUAGE sql STABLE;
@@ -1011,6 +1023,8 @@ CREATE FUNCTION threadline.list_tenant_threads(_tenant text, _owner text, _role 
 
 CREATE FUNCTION threadline.list_threads(_tenant text, _owner text, _role text, _limit integer, _offset integer, _below_us bigint, _below_id text, _archived boolean, _deleted boolean) RETURNS SETOF threadline.thread_columns LANGUAGE plpgsql;
 
+CREATE FUNCTION threadline.list_timelines(_tenant text, _thread text) RETURNS TABLE(id text, thread_id text, parent_id text, parent_seq integer, message_count integer, created_at timestamp with time zone) LANGUAGE plpgsql;
+
 CREATE FUNCTION threadline.list_value_namespaces(_tenant text, _owner text, _role text, _now_us bigint, _scope text, _scope_id text) RETURNS TABLE(problem text, namespace text) LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.list_values(_tenant text, _owner text, _role text, _now_us bigint, _scope text, _scope_id text, _namespace text, _first text, _end text, _after text, _limit integer, _descending boolean, _page_bytes bigint, _piece_bytes integer) RETURNS TABLE(problem text, key text, version bigint, size integer, key_id text, updated_at timestamp with time zone, expires_at timestamp with time zone, data bytea) LANGUAGE plpgsql;
@@ -1018,6 +1032,8 @@ CREATE FUNCTION threadline.list_values(_tenant text, _owner text, _role text, _n
 CREATE FUNCTION threadline.load_point(_tenant text, _owner text, _role text, _now_us bigint, _thread text, _new text, _name text, _expected_count integer DEFAULT NULL::integer, _expected_timeline text DEFAULT NULL::text, OUT problem text, OUT result threadline.threads) RETURNS record LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.lock_for_purge(_tenant text, _owner text) RETURNS void LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.lock_user(_tenant text, _owner text) RETURNS void LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.match_titles(_words text[], _most integer) RETURNS TABLE(thread_id text) LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path=pg_catalog, pg_temp, jit=off OWNER threadline_search ACL threadline_search=X/threadline_search, threadline_app=X/threadline_search, threadline_worker=X/threadline_search;
 
@@ -1036,6 +1052,8 @@ CREATE FUNCTION threadline.owned_tables() RETURNS text[] LANGUAGE sql IMMUTABLE;
 CREATE FUNCTION threadline.owner_mark(_tenant text, _owner text) RETURNS text LANGUAGE sql IMMUTABLE;
 
 CREATE FUNCTION threadline.protect(guarded regclass, owner_column name, privileges text DEFAULT 'SELECT, INSERT, UPDATE, DELETE'::text, by_the_thousand boolean DEFAULT false) RETURNS void LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.prune_threads(_tenant text, _owner text, _idle_since timestamp with time zone) RETURNS integer LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.purge_owner(_tenant text, _owner text) RETURNS TABLE(tablename text, removed bigint) LANGUAGE plpgsql;
 
@@ -1057,9 +1075,13 @@ CREATE FUNCTION threadline.read_usage(_tenant text, _owner text, _role text, _fi
 
 CREATE FUNCTION threadline.read_values(_tenant text, _owner text, _role text, _now_us bigint, _scope text, _scope_id text, _namespace text, _keys text[], _piece_bytes integer) RETURNS TABLE(problem text, key text, version bigint, size integer, key_id text, updated_at timestamp with time zone, expires_at timestamp with time zone, data bytea) LANGUAGE plpgsql;
 
+CREATE FUNCTION threadline.release_lease(_tenant text, _turn text, _fence integer, _given timestamp with time zone) RETURNS SETOF text LANGUAGE plpgsql;
+
 CREATE FUNCTION threadline.remove_unused_timelines(_tenant text, _owner text) RETURNS void LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.renew_lease(_tenant text, _owner text, _role text, _now_us bigint, _turn text, _fence integer, _worker text, _seconds double precision) RETURNS boolean LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.request_stop(_tenant text, _turn text, _given timestamp with time zone) RETURNS TABLE(thread_id text) LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.role_in_history(_tenant text, _thread threadline.threads, _turn text, _seq integer) RETURNS "char" LANGUAGE plpgsql;
 
@@ -1076,6 +1098,8 @@ CREATE FUNCTION threadline.shared_tables() RETURNS text[] LANGUAGE sql IMMUTABLE
 CREATE FUNCTION threadline.shared_us(_given_us bigint) RETURNS bigint LANGUAGE sql;
 
 CREATE FUNCTION threadline.stop_turns(_tenant text, _thread text, _now_us bigint) RETURNS boolean LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.stop_user_turns(_tenant text, _owner text, _given timestamp with time zone) RETURNS TABLE(thread_id text) LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.store_reply(_tenant text, _owner text, _role text, _now_us bigint, _given threadline.turn_completion, _parts bytea, _thread threadline.threads, _turn threadline.turns, OUT outcome text, OUT seq integer) RETURNS record LANGUAGE plpgsql;
 

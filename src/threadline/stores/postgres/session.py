@@ -23,7 +23,7 @@ from asyncpg.cursor import Cursor
 from threadline.core.errors import StoreBusy
 from threadline.core.messages import to_us
 from threadline.core.sealing import Limits
-from threadline.core.threads import Scope
+from threadline.core.threads import Scope, system_scope
 from threadline.ports import Clock
 from threadline.stores.postgres.append_batcher import AppendArgs, AppendBatcher, AppendResult, ScopedAppend
 from threadline.stores.postgres.change_watch import ChangeNotifier
@@ -40,6 +40,8 @@ _SQL = load_queries(__package__, "queries/messages.sql")
 MAINTENANCE_SECONDS = 86_400.0
 APP, WORKER = "threadline_app", "threadline_worker"
 _SET_APP, _SET_WORKER = "SET LOCAL ROLE threadline_app", "SET LOCAL ROLE threadline_worker"
+NO_TENANT = system_scope("no-tenant")
+"""For statements that concern no tenant, or one after the other."""
 _MIN_COMPRESSED_BYTES = 1024
 _ZSTD_FIRST_BYTE = 0x28
 
@@ -105,6 +107,18 @@ class StoreInternals(NamedTuple):
     user_locks: UserLocks
     begin_limits: str
     """Statements that limit each transaction, where the session cannot."""
+    lock_timeout_ms: int
+    is_distributed: bool
+    """Whether the tables are distributed over the nodes of a Citus cluster."""
+
+    def begin_statement(self, scope: Scope, *, serialized: bool = False) -> str:
+        return begin_statement(
+            scope,
+            serialized=serialized,
+            limits=self.begin_limits,
+            is_distributed=self.is_distributed,
+            lock_timeout_ms=self.lock_timeout_ms,
+        )
 
 
 class ScopedSession:
@@ -270,10 +284,15 @@ class ScopedSession:
     @asynccontextmanager
     async def as_worker(self) -> AsyncIterator[None]:
         """Lets an administrator's statements see all rows of the tenant, not only their own."""
-        with translated():
-            await self._required_connection().execute(_SET_WORKER)
-            yield
-            await self._required_connection().execute(_SET_APP if self.role == APP else _SET_WORKER)
+        await self._enter(WORKER)
+        yield
+        await self._enter(self.role)
+
+    async def _enter(self, role: str) -> None:
+        if self.internals.is_distributed:
+            await self.run_script(enter_statement(self.scope, role))
+        else:
+            await self.run_script(_SET_APP if role == APP else _SET_WORKER)
 
     def _required_connection(self) -> asyncpg.Connection:
         assert self._connection is not None, "a plain statement needs a transaction"
@@ -296,7 +315,7 @@ async def transact(
         finally:
             session.end()
 
-    begin = begin_statement(scope, serialized=serialized, limits=internals.begin_limits)
+    begin = internals.begin_statement(scope, serialized=serialized)
     result, session = await internals.runner.transact(begin, run)
     session.publish()
     return result
@@ -330,10 +349,25 @@ def in_transaction(operation: Operation[Self, P, T]) -> Operation[Self, P, T]:
     return run
 
 
-def begin_statement(scope: Scope, *, serialized: bool = False, limits: str = "") -> str:
+def begin_statement(
+    scope: Scope,
+    *,
+    serialized: bool = False,
+    limits: str = "",
+    is_distributed: bool = False,
+    lock_timeout_ms: int = 0,
+) -> str:
     """Opens a transaction and enters the scope, in one round trip: as one text, because SET takes no parameters."""
-    role = _SET_WORKER if scope.role == "system" else _SET_APP
     tenant, owner = quote_literal(scope.tenant_id), quote_literal(scope.user_id)
+    if is_distributed:
+        # All statements have to use the connection that entered the scope: one per node.
+        begin = f"BEGIN; {limits}SET LOCAL citus.max_adaptive_executor_pool_size = 1"
+        if scope == NO_TENANT:
+            return begin
+        role = WORKER if scope.role == "system" else APP
+        arguments = f"{tenant}, {owner}, '{role}', '{lock_timeout_ms}ms', {serialized}"
+        return f"{begin}; SELECT threadline.begin_on_node({arguments})"
+    role = _SET_WORKER if scope.role == "system" else _SET_APP
     begin = (
         f"BEGIN; {limits}{role}; SET LOCAL threadline.tenant = {tenant}; SET LOCAL threadline.owner = {owner}; "
         # A connection keeps its plans, also those of foreign keys. One made while a table was small must not scan it
@@ -344,6 +378,10 @@ def begin_statement(scope: Scope, *, serialized: bool = False, limits: str = "")
         return begin
     # The advisory lock serializes the transactions of one user in all processes. 1 is the namespace of these locks.
     return f"{begin}; SELECT pg_advisory_xact_lock(hashtextextended({tenant} || '/' || {owner}, 1))"
+
+
+def enter_statement(scope: Scope, role: str) -> str:
+    return f"SELECT threadline.enter_scope({quote_literal(scope.tenant_id)}, {quote_literal(scope.user_id)}, '{role}')"
 
 
 def quote_literal(text: str) -> str:

@@ -40,13 +40,14 @@ from threadline.stores.postgres.hidden_parts import HiddenPartOperations
 from threadline.stores.postgres.history import HistoryOperations
 from threadline.stores.postgres.maintenance import PurgeOperations, TableCopyOperations
 from threadline.stores.postgres.messages import MessageOperations
-from threadline.stores.postgres.migrate import MIGRATIONS, find_pending
+from threadline.stores.postgres.migrate import MIGRATIONS, find_distribution, find_pending
 from threadline.stores.postgres.places import PeopleOperations, PlaceOperations
 from threadline.stores.postgres.pool import Address, Pool, limit_statement
 from threadline.stores.postgres.retention import RetentionOperations
 from threadline.stores.postgres.search import SearchOperations
 from threadline.stores.postgres.search_indexer import SearchIndexer
 from threadline.stores.postgres.session import (
+    NO_TENANT,
     Bodies,
     ScopedSession,
     StoreInternals,
@@ -66,8 +67,6 @@ T = TypeVar("T")
 _SQL = load_queries(__package__, "queries/store.sql")
 # One is used at a time; the other is for when the first waits for a lock.
 _URGENT_CONNECTIONS = 2
-_NO_TENANT = system_scope("no-tenant")
-"""For statements that concern no tenant."""
 
 
 class _SystemClock:
@@ -76,7 +75,9 @@ class _SystemClock:
 
 
 class PostgresStore:
-    def __init__(self, pool: Pool, listener: ChangeListener, clock: Clock | None, limits: Limits) -> None:
+    def __init__(
+        self, pool: Pool, listener: ChangeListener, clock: Clock | None, limits: Limits, *, is_distributed: bool
+    ) -> None:
         """Use `open`."""
         self._pool = pool
         timeouts = pool.timeouts
@@ -96,6 +97,8 @@ class PostgresStore:
             notifier=ChangeNotifier(listener, runner),
             user_locks=UserLocks(timeouts.pool_seconds),
             begin_limits=f"{limit_statement(timeouts, 'LOCAL')}; " if pool.address.pgbouncer else "",
+            lock_timeout_ms=max(1, round(timeouts.lock_seconds * 1000)),
+            is_distributed=is_distributed,
         )
 
     @classmethod
@@ -123,11 +126,13 @@ class PostgresStore:
             with translated():
                 await pool.open(min_size=min_size)
                 async with pool.borrow() as connection:
-                    await _refuse_unfit(connection)
+                    is_distributed = await _check_fitness(connection)
         except BaseException:
             await pool.close()
             raise
-        return cls(pool, ChangeListener(direct, pool.timeouts), clock, limits or Limits())
+        # Functions run on the nodes, whose NOTIFY does not reach the coordinator: on a cluster watches poll.
+        listener = ChangeListener(None if is_distributed else direct, pool.timeouts)
+        return cls(pool, listener, clock, limits or Limits(), is_distributed=is_distributed)
 
     def scoped(self, scope: Scope) -> StoreSession:
         return PostgresTransaction(ScopedSession(self._internals, scope))
@@ -165,16 +170,16 @@ class PostgresStore:
         return maintenance.open_transaction(self._internals, self._pool, writes=True)
 
     async def _read_schema(self, statement: str) -> list[asyncpg.Record]:
-        return await transact(self._internals, _NO_TENANT, lambda session: session.rows_of_schema(statement))
+        return await transact(self._internals, NO_TENANT, lambda session: session.rows_of_schema(statement))
 
     async def check_writable(self) -> None:
-        await transact(self._internals, _NO_TENANT, lambda session: session.run_script(_SQL["lock_for_writing"]))
+        await transact(self._internals, NO_TENANT, lambda session: session.run_script(_SQL["lock_for_writing"]))
 
     def pool_stats(self) -> PoolStats:
         return self._pool.stats()
 
     async def statistics(self) -> dict[str, int]:
-        counts = [await self.scoped(_NO_TENANT).row_counts()]
+        counts = [await self.scoped(NO_TENANT).row_counts()]
         counts += [await self.scoped(system_scope(tenant_id)).row_counts() for tenant_id in await self.tenants()]
         rows = {table: sum(found[table] for found in counts) for table in counts[0]}
         ((size,),) = await self._read_schema(_SQL["bytes_on_disk"])
@@ -191,7 +196,7 @@ class PostgresStore:
         return await PostgresTransaction(ScopedSession(self._internals, scope)).index_some()
 
     async def check(self) -> list[Finding]:
-        found = await transact(self._internals, _NO_TENANT, maintenance.check_schema)
+        found = await transact(self._internals, NO_TENANT, maintenance.check_schema)
         for tenant_id in await self.tenants():
             found += await transact(self._internals, system_scope(tenant_id), maintenance.check_tenant)
         return found
@@ -206,7 +211,8 @@ class PostgresStore:
         await self._urgent_pool.close()
 
 
-async def _refuse_unfit(connection: asyncpg.Connection) -> None:
+async def _check_fitness(connection: asyncpg.Connection) -> bool:
+    """Refuses what this program cannot use. Whether the database is distributed over a cluster."""
     todo = await find_pending(connection)
     if todo.steps:
         raise SchemaMismatch(
@@ -225,6 +231,7 @@ async def _refuse_unfit(connection: asyncpg.Connection) -> None:
             f"the login {login['login']} is not a member of threadline_app; run this as an administrator: "
             f"GRANT threadline_app, threadline_worker TO {login['login']};"
         )
+    return login["has_citus"] and await find_distribution(connection)
 
 
 @check_arguments

@@ -112,7 +112,9 @@ class TurnOutputOperations(Operations):
 
     @in_transaction
     async def drop_chunks(self, *, older_than: dt.timedelta) -> int:
-        return await self.session.run(_SQL["drop_chunks"], self.session.given_time(), older_than)
+        dropped = await self.session.row(_SQL["drop_chunks"], self.session.given_time(), older_than)
+        assert dropped is not None
+        return int(dropped[0])
 
     @in_transaction
     async def start_tool_run(
@@ -175,7 +177,8 @@ class TurnOutputOperations(Operations):
     @in_transaction
     async def claim_compaction(self, thread_id: str, *, seconds: float) -> bool:
         values = (thread_id, False, self.session.now_us(), seconds)
-        if await self.session.run(_SQL["claim_compaction"], *values):
+        claimed = await self.session.row(_SQL["claim_compaction"], *values)
+        if claimed is not None and claimed[0]:
             return True
         await self._history(thread_id)
         return False
@@ -183,7 +186,7 @@ class TurnOutputOperations(Operations):
     @in_transaction
     async def release_compaction(self, thread_id: str) -> None:
         await self._history(thread_id)
-        await self.session.run(_SQL["claim_compaction"], thread_id, True, self.session.now_us(), 0.0)
+        await self.session.rows(_SQL["claim_compaction"], thread_id, True, self.session.now_us(), 0.0)
 
     async def summary(self, thread_id: str) -> Summary | None:
         found = await self.session.call(_SQL["find_summary"], thread_id, reads=True)

@@ -64,7 +64,7 @@ DECLARE
 BEGIN
     RETURN QUERY UPDATE threadline.outbox AS c SET status = 'claimed', claimed_by = _worker, claimed_until = _until,
         attempts = c.attempts + (c.status = 'claimed')::integer,
-        last_error = CASE c.status WHEN 'claimed' THEN _abandoned ELSE c.last_error END
+        last_error = CASE WHEN c.status = 'claimed' THEN _abandoned ELSE c.last_error END
     WHERE c.tenant_id = _tenant AND c.id = ANY (ARRAY(
         SELECT o.id FROM threadline.outbox o
         WHERE o.tenant_id = _tenant AND o.status IN ('waiting', 'claimed')

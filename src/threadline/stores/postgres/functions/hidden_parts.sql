@@ -7,7 +7,7 @@ CREATE FUNCTION threadline.hide_parts(
 DECLARE
     entered constant boolean := threadline.enter_scope(_tenant, _owner, _role);
     holder text;
-    added integer;
+    added integer := 0;
 BEGIN
     -- Locked, so that a purge or a reply that copies later messages comes before or after.
     SELECT t.owner_id INTO holder FROM threadline.threads t
@@ -25,11 +25,13 @@ BEGIN
             RETURN -at;
         END IF;
     END LOOP;
-    INSERT INTO threadline.hidden_parts (tenant_id, timeline_id, seq, part, owner_id, turn_id, hidden_at)
-    SELECT _tenant, g.timeline_id, g.seq, g.part, holder, _turn, threadline.from_us(_now_us)
-    FROM unnest(_timelines, _seqs, _parts) AS g (timeline_id, seq, part)
-    ON CONFLICT DO NOTHING;
-    GET DIAGNOSTICS added = ROW_COUNT;
+    -- One by one, because Citus counts rows of an INSERT with SELECT that were there before as inserted.
+    FOR at IN 1..cardinality(_seqs) LOOP
+        INSERT INTO threadline.hidden_parts (tenant_id, timeline_id, seq, part, owner_id, turn_id, hidden_at)
+        VALUES (_tenant, _timelines[at], _seqs[at], _parts[at], holder, _turn, threadline.from_us(_now_us))
+        ON CONFLICT DO NOTHING;
+        added := added + FOUND::integer;
+    END LOOP;
     UPDATE threadline.hidden_parts h SET turn_id = _turn
     FROM unnest(_timelines, _seqs, _parts) AS g (timeline_id, seq, part)
     WHERE _turn IS NOT NULL AND h.tenant_id = _tenant

@@ -152,17 +152,19 @@ BEGIN
         problem := 'thread';
         RETURN;
     END IF;
-    is_repeat := EXISTS (
-        SELECT FROM threadline.append_keys k
-        WHERE k.tenant_id = _tenant AND k.thread_id = _new.thread_id AND k.key = _new.key
-    ) OR EXISTS (
-        SELECT FROM threadline.messages m
+    PERFORM FROM threadline.append_keys k
+    WHERE k.tenant_id = _tenant AND k.thread_id = _new.thread_id AND k.key = _new.key;
+    is_repeat := FOUND;
+    IF NOT is_repeat THEN
+        PERFORM FROM threadline.messages m
         JOIN threadline.timelines l ON l.tenant_id = _tenant AND l.id = thread.timeline_id
         WHERE m.tenant_id = _tenant AND m.id = _new.ids[1]
             AND m.seq = coalesce(_after + 1, m.seq) AND m.seq < thread.message_count AND (
                 m.timeline_id = l.id OR m.seq <= l.ancestor_seqs[array_position(l.ancestors, m.timeline_id)]
             )
-    );
+        LIMIT 1;
+        is_repeat := FOUND;
+    END IF;
     IF NOT is_repeat THEN
         first_seq := thread.message_count;
         problem := CASE

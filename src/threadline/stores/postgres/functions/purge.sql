@@ -83,6 +83,24 @@ BEGIN
     RETURN purged;
 END $$;
 
+-- Removes an owner's threads that have been empty since _idle_since and have no history to show.
+CREATE FUNCTION threadline.prune_threads(_tenant text, _owner text, _idle_since timestamptz) RETURNS integer
+LANGUAGE plpgsql AS $$
+DECLARE
+    pruned text[];
+BEGIN
+    SELECT array_agg(t.id) INTO pruned FROM threadline.threads t
+    WHERE t.tenant_id = _tenant AND t.owner_id = _owner AND t.deleted_at IS NULL AND t.message_count = 0
+        AND t.updated_at < _idle_since AND NOT EXISTS (
+            SELECT FROM threadline.timelines l
+            WHERE l.tenant_id = _tenant AND l.thread_id = t.id AND (
+                cardinality(l.nearest) > 0
+                OR EXISTS (SELECT FROM threadline.messages m WHERE m.tenant_id = _tenant AND m.timeline_id = l.id)
+            )
+        );
+    RETURN threadline.purge_threads(_tenant, pruned);
+END $$;
+
 -- Locks the owner, or without one the tenant, against additions until this transaction ends: additions to a thread lock
 -- its row, and a new thread locks its owner's row through the foreign key. Waits for running ones, which the following
 -- statements then see. The second pass locks threads that were added before their owner was locked.

@@ -15,7 +15,28 @@ BEGIN
     ignored := set_config('threadline.owner', _owner, true);
     ignored := set_config('plan_cache_mode', 'force_generic_plan', true);
     ignored := set_config('enable_seqscan', 'off', true);
+    -- CLUSTER ignored := set_config('citus.allow_nested_distributed_execution', 'on', true);
     RETURN true;
+END $$;
+
+-- Waits for the user's other transactions of several steps. 1 is the namespace of these locks.
+CREATE FUNCTION threadline.lock_user(_tenant text, _owner text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock(hashtextextended(_tenant || '/' || _owner, 1));
+END $$;
+
+-- How a transaction of several statements begins on a cluster: on its tenant's node, which the settings of the transaction
+-- do not reach.
+CREATE FUNCTION threadline.begin_on_node(
+    _tenant text, _owner text, _role text, _lock_timeout text, _locks_user boolean
+) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    ignored text := set_config('lock_timeout', _lock_timeout, true);
+    entered constant boolean := threadline.enter_scope(_tenant, _owner, _role);
+BEGIN
+    IF _locks_user THEN
+        PERFORM threadline.lock_user(_tenant, _owner);
+    END IF;
 END $$;
 
 -- STABLE like the addition in it: otherwise PostgreSQL calls the function instead of inlining it.

@@ -95,13 +95,19 @@ END $$;
 -- Whether the index lacks messages or titles of the owner.
 CREATE FUNCTION threadline.has_unindexed(_tenant text, _owner text) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
 BEGIN
-    RETURN EXISTS (
+    IF EXISTS (
         SELECT FROM threadline.threads t
         WHERE t.tenant_id = _tenant AND t.owner_id = _owner AND t.indexed_count < t.message_count
-    ) OR EXISTS (
+    ) THEN
+        RETURN true;
+    END IF;
+    IF EXISTS (
         SELECT FROM threadline.threads t
         WHERE t.tenant_id = _tenant AND t.owner_id = _owner AND t.title IS DISTINCT FROM t.indexed_title
-    ) OR EXISTS (
+    ) THEN
+        RETURN true;
+    END IF;
+    RETURN EXISTS (
         SELECT FROM threadline.search_backlog b WHERE b.tenant_id = _tenant AND b.owner_id = _owner
     );
 END $$;

@@ -32,15 +32,32 @@ BEGIN
     RETURN true;
 END $$;
 
+-- The same for threads that were copied from another database.
+CREATE FUNCTION threadline.label_threads(_tenant text, _threads text[]) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    copied record;
+BEGIN
+    FOR copied IN
+        SELECT t.id, t.owner_id, t.agent_id, t.metadata FROM threadline.threads t
+        WHERE t.tenant_id = _tenant AND t.id = ANY (_threads) AND (t.metadata IS NOT NULL OR t.agent_id IS NOT NULL)
+    LOOP
+        PERFORM threadline.label_thread(_tenant, copied.owner_id, copied.id, copied.agent_id, copied.metadata);
+    END LOOP;
+END $$;
+
 CREATE FUNCTION threadline.has_labels(_tenant text, _owner text, _thread text, _labels text[]) RETURNS boolean
 LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    wanted text;
 BEGIN
-    RETURN NOT EXISTS (
-        SELECT FROM unnest(_labels) wanted WHERE NOT EXISTS (
-            SELECT FROM threadline.thread_labels f
-            WHERE f.tenant_id = _tenant AND f.label = wanted AND f.owner_id = _owner AND f.thread_id = _thread
-        )
-    );
+    FOREACH wanted IN ARRAY _labels LOOP
+        PERFORM FROM threadline.thread_labels f
+        WHERE f.tenant_id = _tenant AND f.label = wanted AND f.owner_id = _owner AND f.thread_id = _thread;
+        IF NOT FOUND THEN
+            RETURN false;
+        END IF;
+    END LOOP;
+    RETURN true;
 END $$;
 
 -- The label that the fewest threads of the owner have (of the tenant, without an owner); null if each of them is on more

@@ -6,15 +6,21 @@ BEGIN
     IF _labels = '{}' AND _surface IS NULL AND _since_us IS NULL AND _until_us IS NULL THEN
         RETURN true;
     END IF;
-    RETURN EXISTS (
+    IF NOT EXISTS (
         SELECT FROM threadline.threads t
         WHERE t.tenant_id = _tenant AND t.id = _thread
             AND t.updated_at >= coalesce(threadline.from_us(_since_us), '-infinity')
             AND t.updated_at < coalesce(threadline.from_us(_until_us), 'infinity')
-    ) AND (_surface IS NULL OR EXISTS (
+    ) THEN
+        RETURN false;
+    END IF;
+    IF _surface IS NOT NULL AND NOT EXISTS (
         SELECT FROM threadline.turns r
         WHERE r.tenant_id = _tenant AND r.owner_id = _owner AND r.surface = _surface AND r.thread_id = _thread
-    )) AND threadline.has_labels(_tenant, _owner, _thread, _labels);
+    ) THEN
+        RETURN false;
+    END IF;
+    RETURN threadline.has_labels(_tenant, _owner, _thread, _labels);
 END $$;
 
 -- Threads of this transaction's owner whose title contains every word, at most _most of them.

@@ -12,6 +12,20 @@ BEGIN
     RETURN top;
 END $$;
 
+CREATE FUNCTION threadline.list_timelines(_tenant text, _thread text) RETURNS TABLE (
+    id text, thread_id text, parent_id text, parent_seq integer, message_count integer, created_at timestamptz
+) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+    FOR id, thread_id, parent_id, parent_seq, created_at IN
+        SELECT l.id, l.thread_id, l.parent_id, l.parent_seq, l.created_at FROM threadline.timelines l
+        WHERE l.tenant_id = _tenant AND l.thread_id = _thread ORDER BY l.created_at, l.id
+    LOOP
+        message_count := threadline.last_seq_of(_tenant, _thread, id) + 1;
+        RETURN NEXT;
+    END LOOP;
+END $$;
+
 -- Adds a timeline that forks from _parent at _seq. _ids and _tops are the parent's ancestors, nearest first, each with its
 -- last seq; a fork inside an ancestor's range descends from that ancestor. A caller that forks from another thread's
 -- timeline has locked it, so that a purge cannot remove what the new one shows; a timeline of the same thread is purged

@@ -20,7 +20,7 @@ DECLARE
     rewind_to integer;
     active_id text;
 BEGIN
-    PERFORM pg_advisory_xact_lock(hashtextextended(_tenant || '/' || _owner, 1));
+    PERFORM threadline.lock_user(_tenant, _owner);
     -- After the wait for the lock: a lease begins now.
     _now_us := threadline.shared_us(_now_us);
     accepted_us := _now_us;
@@ -170,24 +170,27 @@ END $$;
 CREATE FUNCTION threadline.has_later_request(_tenant text, _thread threadline.threads, _seq integer)
 RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
-    RETURN _thread.message_count - 1 - _seq > 50 OR EXISTS (
-        SELECT FROM threadline.timelines l
-        CROSS JOIN LATERAL unnest(l.id || l.ancestors, (_thread.message_count - 1) || l.ancestor_seqs) AS h (line, top)
-        JOIN threadline.messages m ON m.tenant_id = _tenant AND m.timeline_id = h.line AND m.seq > _seq
-        WHERE l.tenant_id = _tenant AND l.id = _thread.timeline_id AND m.seq <= h.top AND m.role <> 'a'
-    );
+    IF _thread.message_count - 1 - _seq > 50 THEN
+        RETURN true;
+    END IF;
+    PERFORM FROM threadline.timelines l
+    CROSS JOIN LATERAL unnest(l.id || l.ancestors, (_thread.message_count - 1) || l.ancestor_seqs) AS h (line, top)
+    JOIN threadline.messages m ON m.tenant_id = _tenant AND m.timeline_id = h.line AND m.seq > _seq
+    WHERE l.tenant_id = _tenant AND l.id = _thread.timeline_id AND m.seq <= h.top AND m.role <> 'a' LIMIT 1;
+    RETURN FOUND;
 END $$;
 
 -- The role of the turn's message at this seq of the thread's present history; null if there is none.
 CREATE FUNCTION threadline.role_in_history(_tenant text, _thread threadline.threads, _turn text, _seq integer)
 RETURNS "char" LANGUAGE plpgsql AS $$
+DECLARE
+    found_role "char";
 BEGIN
-    RETURN (
-        SELECT m.role FROM threadline.timelines l
-        CROSS JOIN LATERAL unnest(l.id || l.ancestors, (_thread.message_count - 1) || l.ancestor_seqs) AS h (line, top)
-        JOIN threadline.messages m ON m.tenant_id = _tenant AND m.timeline_id = h.line AND m.seq = _seq
-        WHERE l.tenant_id = _tenant AND l.id = _thread.timeline_id AND _seq <= h.top AND m.turn_id = _turn LIMIT 1
-    );
+    SELECT m.role INTO found_role FROM threadline.timelines l
+    CROSS JOIN LATERAL unnest(l.id || l.ancestors, (_thread.message_count - 1) || l.ancestor_seqs) AS h (line, top)
+    JOIN threadline.messages m ON m.tenant_id = _tenant AND m.timeline_id = h.line AND m.seq = _seq
+    WHERE l.tenant_id = _tenant AND l.id = _thread.timeline_id AND _seq <= h.top AND m.turn_id = _turn LIMIT 1;
+    RETURN found_role;
 END $$;
 
 -- The living thread that a request goes to, locked; null if it has to be created. must_bind says that the arrival's place
@@ -338,16 +341,21 @@ END $$;
 CREATE FUNCTION threadline.stop_turns(_tenant text, _thread text, _now_us bigint) RETURNS boolean
 LANGUAGE plpgsql AS $$
 DECLARE
-    still_runs boolean;
+    at constant timestamptz := threadline.from_us(_now_us);
+    still_runs boolean := false;
+    stopped record;
 BEGIN
-    WITH stopped AS (
+    FOR stopped IN
         UPDATE threadline.turns r SET stop_asked = true,
-            finished_at = CASE r.status WHEN 'accepted' THEN threadline.from_us(_now_us) END,
-            status = CASE r.status WHEN 'accepted' THEN 'stopped' ELSE r.status END
+            finished_at = CASE WHEN r.status = 'accepted' THEN at END,
+            status = CASE WHEN r.status = 'accepted' THEN 'stopped' ELSE r.status END
         WHERE r.tenant_id = _tenant AND r.thread_id = _thread AND r.status IN ('accepted', 'running')
-        RETURNING r.status, threadline.notify(_tenant, r.id)
-    ) SELECT bool_or(s.status = 'running') INTO still_runs FROM stopped s;
-    RETURN coalesce(still_runs, false);
+        RETURNING r.id, r.status
+    LOOP
+        PERFORM threadline.notify(_tenant, stopped.id);
+        still_runs := still_runs OR stopped.status = 'running';
+    END LOOP;
+    RETURN still_runs;
 END $$;
 
 -- The thread after its request was appended: created and bound, or rewound, where that is asked for.

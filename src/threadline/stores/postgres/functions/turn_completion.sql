@@ -77,15 +77,20 @@ END $$;
 CREATE FUNCTION threadline.end_taken_turns(
     _tenant text, _now_us bigint, _given threadline.turn_completion, _turn threadline.turns
 ) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    ended text;
 BEGIN
-    WITH ended AS (
+    FOR ended IN
         UPDATE threadline.turns r SET status = _turn.status, seen = convert_to(_given.taken_seen, 'UTF8'),
             reply_seq = _turn.reply_seq, finished_at = threadline.from_us(_now_us)
         WHERE r.tenant_id = _tenant AND r.thread_id = _turn.thread_id AND r.id = ANY (_given.taken)
             AND r.steers = _turn.id AND r.reply_seq IS NULL AND r.status IN ('accepted', 'interrupted')
-        RETURNING r.id, threadline.notify(_tenant, r.id)
-    ) UPDATE threadline.inbox i SET status = 'done', decision = _turn.status, updated_at = threadline.from_us(_now_us)
-    FROM ended e WHERE i.tenant_id = _tenant AND i.turn_id = e.id AND i.status = 'accepted';
+        RETURNING r.id
+    LOOP
+        PERFORM threadline.notify(_tenant, ended);
+        UPDATE threadline.inbox i SET status = 'done', decision = _turn.status, updated_at = threadline.from_us(_now_us)
+        WHERE i.tenant_id = _tenant AND i.turn_id = ended AND i.status = 'accepted';
+    END LOOP;
 END $$;
 
 -- The reply's seq; null if its request is not in the thread's present history. A reply that continues one which waited for

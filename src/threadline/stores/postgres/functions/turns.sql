@@ -104,9 +104,9 @@ CREATE FUNCTION threadline.renew_lease(
 ) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     entered constant boolean := threadline.enter_scope(_tenant, _owner, _role);
+    at constant timestamptz := threadline.from_us(threadline.shared_us(_now_us));
 BEGIN
-    UPDATE threadline.turns t SET lease_owner = _worker,
-        lease_until = threadline.from_us(threadline.shared_us(_now_us)) + make_interval(secs => _seconds)
+    UPDATE threadline.turns t SET lease_owner = _worker, lease_until = at + make_interval(secs => _seconds)
     WHERE t.tenant_id = _tenant AND t.id = _turn AND t.fence = _fence AND t.status IN ('accepted', 'running');
     RETURN FOUND;
 END $$;
@@ -158,4 +158,117 @@ DECLARE
 BEGIN
     RETURN QUERY SELECT * FROM threadline.turns r
         WHERE r.tenant_id = _tenant AND r.thread_id = _thread AND r.status IN ('accepted', 'running') ORDER BY r.place;
+END $$;
+
+-- Hands a turn over to other workers. Without a row the fence is old or the turn has ended.
+CREATE FUNCTION threadline.release_lease(_tenant text, _turn text, _fence integer, _given timestamptz)
+RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE
+    at constant timestamptz := coalesce(_given, now());
+    released text;
+BEGIN
+    FOR released IN
+        UPDATE threadline.turns t SET lease_owner = NULL, lease_until = at
+        WHERE t.tenant_id = _tenant AND t.id = _turn AND t.fence = _fence AND t.status IN ('accepted', 'running')
+        RETURNING t.id
+    LOOP
+        PERFORM threadline.notify(_tenant, released);
+        RETURN NEXT released;
+    END LOOP;
+END $$;
+
+-- Ends the leases of a worker, or that of one turn, now. The ids of their turns.
+CREATE FUNCTION threadline.expire_leases(_tenant text, _worker text, _turn text, _given timestamptz)
+RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE
+    at constant timestamptz := coalesce(_given, now());
+    expired text;
+BEGIN
+    FOR expired IN
+        UPDATE threadline.turns t SET lease_until = at
+        WHERE t.tenant_id = _tenant AND t.lease_owner = _worker AND (_turn IS NULL OR t.id = _turn)
+            AND t.status IN ('accepted', 'running') AND t.lease_until > at
+        RETURNING t.id
+    LOOP
+        PERFORM threadline.notify(_tenant, expired);
+        RETURN NEXT expired;
+    END LOOP;
+END $$;
+
+-- Asks a turn to stop; one that does not run yet ends at once. Its thread; no row if it has ended.
+CREATE FUNCTION threadline.request_stop(_tenant text, _turn text, _given timestamptz)
+RETURNS TABLE (thread_id text) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    at constant timestamptz := coalesce(_given, now());
+BEGIN
+    UPDATE threadline.turns t SET stop_asked = true,
+        finished_at = CASE WHEN t.status = 'accepted' THEN at END,
+        status = CASE WHEN t.status = 'accepted' THEN 'stopped' ELSE t.status END
+    WHERE t.tenant_id = _tenant AND t.id = _turn AND t.status IN ('accepted', 'running')
+    RETURNING t.thread_id INTO thread_id;
+    IF FOUND THEN
+        PERFORM threadline.notify(_tenant, _turn);
+        RETURN NEXT;
+    END IF;
+END $$;
+
+-- The same for every active turn of a user.
+CREATE FUNCTION threadline.stop_user_turns(_tenant text, _owner text, _given timestamptz)
+RETURNS TABLE (thread_id text) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    active text;
+BEGIN
+    FOR active IN
+        SELECT t.id FROM threadline.turns t
+        WHERE t.tenant_id = _tenant AND t.owner_id = _owner AND t.status IN ('accepted', 'running') ORDER BY t.id
+    LOOP
+        RETURN QUERY SELECT s.thread_id FROM threadline.request_stop(_tenant, active, _given) s;
+    END LOOP;
+END $$;
+
+-- Removes the chunks of turns that ended long ago. Their number.
+CREATE FUNCTION threadline.drop_chunks(_tenant text, _given timestamptz, _age interval) RETURNS bigint
+LANGUAGE plpgsql AS $$
+DECLARE
+    before constant timestamptz := coalesce(_given, now()) - _age;
+    removed bigint;
+BEGIN
+    DELETE FROM threadline.turn_chunks c USING threadline.turns t
+    WHERE c.tenant_id = _tenant AND t.tenant_id = _tenant AND t.id = c.turn_id AND t.finished_at < before;
+    GET DIAGNOSTICS removed = ROW_COUNT;
+    RETURN removed;
+END $$;
+
+-- False if somebody else compacts the thread. _forced also takes over, or with no seconds ends, a claim.
+CREATE FUNCTION threadline.claim_compaction(
+    _tenant text, _thread text, _forced boolean, _now_us bigint, _seconds double precision
+) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    at constant timestamptz := threadline.from_us(threadline.shared_us(_now_us));
+BEGIN
+    UPDATE threadline.threads t SET compacting_until = at + make_interval(secs => _seconds)
+    WHERE t.tenant_id = _tenant AND t.id = _thread AND t.deleted_at IS NULL
+        AND (_forced OR t.compacting_until IS NULL OR t.compacting_until <= at);
+    RETURN FOUND;
+END $$;
+
+-- Adds turns that ended elsewhere, in their order.
+CREATE FUNCTION threadline.add_past_turns(
+    _tenant text, _thread text, _owner text, _ids text[], _surfaces text[], _agents text[], _statuses text[],
+    _errors text[], _usages bytea[], _request_seqs integer[], _reply_seqs integer[], _created timestamptz[],
+    _finished timestamptz[], _providers text[], _models text[]
+) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO threadline.turns (tenant_id, thread_id, owner_id, id, surface, agent_id, status, error, usage,
+        request_seq, reply_seq, created_at, finished_at, provider, model)
+    SELECT _tenant, _thread, _owner, g.id, g.surface, g.agent_id, g.status, g.error, g.usage, g.request_seq,
+        g.reply_seq, g.created_at, g.finished_at, g.provider, g.model
+    FROM unnest(_ids, _surfaces, _agents, _statuses, _errors, _usages, _request_seqs, _reply_seqs, _created, _finished,
+        _providers, _models) WITH ORDINALITY
+        AS g (id, surface, agent_id, status, error, usage, request_seq, reply_seq, created_at, finished_at, provider,
+            model, place)
+    ORDER BY g.place
+    ON CONFLICT DO NOTHING;
 END $$;

@@ -1,10 +1,4 @@
 -- Spreads the tables of a new database over the nodes of a Citus cluster, by tenant, each after those it refers to.
--- Settings of a transaction have to reach the workers.
-
--- name: propagate_settings
-DO $$ BEGIN
-    EXECUTE format('ALTER DATABASE %I SET citus.propagate_set_commands = local', current_database());
-END $$
 
 -- name: distribute_tenants
 SELECT create_distributed_table('threadline.tenants', 'tenant_id')
@@ -31,4 +25,9 @@ SELECT d.tableid::regclass::text AS tablename FROM depths d GROUP BY d.tableid O
 SELECT create_distributed_table($1::text::regclass, 'tenant_id', colocate_with => 'threadline.tenants')
 
 -- name: distribute_function
-SELECT create_distributed_function($1::text::regprocedure, '_tenant', colocate_with => 'threadline.tenants')
+SELECT create_distributed_function($1::text::regprocedure, '_tenant', 'threadline.tenants', force_delegation => true)
+
+-- name: allow_any_query
+-- A function that is delegated also inside a transaction may run only queries whose tenant Citus recognizes, which leaves
+-- out subqueries. The nodes check that, so only the coordinator may know. Each function stays with one tenant anyway.
+SELECT run_command_on_workers('UPDATE pg_catalog.pg_dist_object SET force_delegation = false WHERE force_delegation')

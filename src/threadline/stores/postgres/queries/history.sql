@@ -20,16 +20,7 @@ WHERE tenant_id = $1 AND thread_id = $2 ORDER BY name
 SELECT owner_id FROM threadline.threads WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL FOR KEY SHARE
 
 -- name: add_past_turns
-INSERT INTO threadline.turns (tenant_id, thread_id, owner_id, id, surface, agent_id, status, error, usage, request_seq,
-    reply_seq, created_at, finished_at, provider, model)
-SELECT $1, $2, $3, g.id, g.surface, g.agent_id, g.status, g.error, g.usage, g.request_seq, g.reply_seq, g.created_at,
-    g.finished_at, g.provider, g.model
-FROM unnest($4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::bytea[], $10::integer[], $11::integer[],
-    $12::timestamptz[], $13::timestamptz[], $14::text[], $15::text[]) WITH ORDINALITY
-    AS g (id, surface, agent_id, status, error, usage, request_seq, reply_seq, created_at, finished_at, provider, model,
-        place)
-ORDER BY g.place
-ON CONFLICT DO NOTHING
+SELECT threadline.add_past_turns($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
 
 -- name: list_own_turns
 SELECT id FROM threadline.turns WHERE tenant_id = $1 AND thread_id = $2 AND id = ANY ($3::text[])

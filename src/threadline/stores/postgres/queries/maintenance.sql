@@ -5,13 +5,13 @@ SELECT tenant_id FROM threadline.tenants ORDER BY tenant_id
 SELECT threadline.purge_threads($1, ARRAY[$2])
 
 -- name: purge_owner
-SELECT tablename, removed FROM threadline.purge_owner($1, $2) WHERE removed > 0
+SELECT tablename, removed FROM threadline.purge_owner($1, $2)
 
 -- name: add_tenant_purge
 INSERT INTO threadline.tenant_purges (tenant_id, id, actor_id, details, created_at) VALUES ($1, $2, $3, $4, $5)
 
 -- name: purge_tenant
-SELECT tablename, removed FROM threadline.purge_tenant($1) WHERE removed > 0
+SELECT tablename, removed FROM threadline.purge_tenant($1)
 
 -- name: count_rows
 SELECT tablename, counted FROM threadline.count_rows($1)
@@ -164,8 +164,7 @@ INSERT INTO threadline.threads
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $13, $14, $15, $16, $17, $18) ON CONFLICT DO NOTHING;
 
 -- name: label_threads
-SELECT threadline.label_thread($1, t.owner_id, t.id, t.agent_id, t.metadata) FROM threadline.threads t
-WHERE t.tenant_id = $1 AND t.id = ANY ($2::text[]) AND (t.metadata IS NOT NULL OR t.agent_id IS NOT NULL);
+SELECT threadline.label_threads($1, $2)
 
 -- name: add_search_backlog
 INSERT INTO threadline.search_backlog (tenant_id, owner_id, timeline_id, first_seq, last_seq)
@@ -180,7 +179,7 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT DO NOTHING;
 -- name: write_append_keys
 INSERT INTO threadline.append_keys
     (tenant_id, thread_id, key, owner_id, timeline_id, first_seq, messages, fingerprint, created_at)
-SELECT $1, $2, $3, $4, $5, $6, $7, $8, t.created_at FROM threadline.threads t WHERE t.tenant_id = $1 AND t.id = $2
+SELECT t.tenant_id, t.id, $3, $4, $5, $6, $7, $8, t.created_at FROM threadline.threads t WHERE t.tenant_id = $1 AND t.id = $2
 ON CONFLICT DO NOTHING;
 
 -- name: write_saved_points

@@ -54,21 +54,17 @@ WHERE tenant_id = $1 AND owner_id = $2 AND state <> 'revoked'
 DELETE FROM threadline.link_codes WHERE tenant_id = $1 AND owner_id = $2
 
 -- name: stop_turns
-UPDATE threadline.turns SET stop_asked = true,
-    finished_at = CASE status WHEN 'accepted' THEN coalesce($3::timestamptz, now()) END,
-    status = CASE status WHEN 'accepted' THEN 'stopped' ELSE status END
-WHERE tenant_id = $1 AND owner_id = $2 AND status IN ('accepted', 'running')
-RETURNING thread_id, threadline.notify($1, id)
+SELECT thread_id FROM threadline.stop_user_turns($1, $2, $3)
 
 -- name: limit_tokens
 UPDATE threadline.api_tokens SET role = $3
 WHERE tenant_id = $1 AND owner_id = $2
-    AND CASE $3 WHEN 'viewer' THEN role <> 'viewer' WHEN 'member' THEN role = 'admin' ELSE false END
+    AND (($3 = 'viewer' AND role <> 'viewer') OR ($3 = 'member' AND role = 'admin'))
 
 -- name: limit_sign_ins
 UPDATE threadline.sign_ins SET role = $3
 WHERE tenant_id = $1 AND owner_id = $2
-    AND CASE $3 WHEN 'viewer' THEN role <> 'viewer' WHEN 'member' THEN role = 'admin' ELSE false END
+    AND (($3 = 'viewer' AND role <> 'viewer') OR ($3 = 'member' AND role = 'admin'))
 
 -- name: change_link
 UPDATE threadline.links SET owner_id = $4, state = $5, updated_at = $6

@@ -10,22 +10,20 @@ WHERE tenant_id = $1 ORDER BY id
 DELETE FROM threadline.legal_holds WHERE tenant_id = $1 AND id = $2
 
 -- name: is_thread_held
-SELECT EXISTS (
-    SELECT FROM threadline.legal_holds h JOIN threadline.threads t ON t.tenant_id = h.tenant_id AND t.id = $2
-    WHERE h.tenant_id = $1
-        AND (h.thread_id = t.id OR h.owner_id = t.owner_id OR (h.thread_id IS NULL AND h.owner_id IS NULL))
-)
+SELECT FROM threadline.legal_holds h JOIN threadline.threads t ON t.tenant_id = h.tenant_id AND t.id = $2
+WHERE h.tenant_id = $1
+    AND (h.thread_id = t.id OR h.owner_id = t.owner_id OR (h.thread_id IS NULL AND h.owner_id IS NULL))
+LIMIT 1
 
 -- name: is_user_held
-SELECT EXISTS (
-    SELECT FROM threadline.legal_holds h
-    LEFT JOIN threadline.threads t ON t.tenant_id = h.tenant_id AND t.id = h.thread_id
-    WHERE h.tenant_id = $1
-        AND (h.owner_id = $2 OR t.owner_id = $2 OR (h.thread_id IS NULL AND h.owner_id IS NULL))
-)
+SELECT FROM threadline.legal_holds h
+LEFT JOIN threadline.threads t ON t.tenant_id = h.tenant_id AND t.id = h.thread_id
+WHERE h.tenant_id = $1
+    AND (h.owner_id = $2 OR t.owner_id = $2 OR (h.thread_id IS NULL AND h.owner_id IS NULL))
+LIMIT 1
 
 -- name: is_tenant_held
-SELECT EXISTS (SELECT FROM threadline.legal_holds WHERE tenant_id = $1)
+SELECT FROM threadline.legal_holds WHERE tenant_id = $1 LIMIT 1
 
 -- name: list_overdue
 SELECT t.id, t.owner_id, CASE

@@ -2,7 +2,8 @@
 SELECT quote_ident(session_user) AS login,
     pg_has_role(session_user, 'threadline_app', CASE
         WHEN current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER'
-    END) AS is_app
+    END) AS is_app,
+    EXISTS (SELECT FROM pg_extension WHERE extname = 'citus') AS has_citus
 
 -- name: list_tenants
 SELECT tenant_id FROM threadline.tenants ORDER BY tenant_id

@@ -76,17 +76,7 @@ RETURNING id, owner_id, state_key, timeline_id, title, title_by_person, agent_id
     metadata, message_count, token_count, created_at, updated_at, archived_at, deleted_at
 
 -- name: prune_threads
-SELECT threadline.purge_threads($1, (
-    SELECT array_agg(t.id) FROM threadline.threads t
-    WHERE t.tenant_id = $1 AND t.owner_id = $2 AND t.deleted_at IS NULL AND t.message_count = 0 AND t.updated_at < $3
-        AND NOT EXISTS (
-            SELECT FROM threadline.timelines l
-            WHERE l.tenant_id = $1 AND l.thread_id = t.id AND (
-                cardinality(l.nearest) > 0
-                OR EXISTS (SELECT FROM threadline.messages m WHERE m.tenant_id = $1 AND m.timeline_id = l.id)
-            )
-        )
-)) AS pruned
+SELECT threadline.prune_threads($1, $2, $3) AS pruned
 
 -- name: move_thread
 SELECT problem, (result).id, (result).owner_id, (result).state_key, (result).timeline_id, (result).title,
@@ -124,8 +114,7 @@ FROM threadline.save_point($1, $2, $3, $4, $5, $6, $7)
 SELECT FROM threadline.threads WHERE tenant_id = $1 AND id = $2 AND ($3 OR deleted_at IS NULL)
 
 -- name: list_timelines
-SELECT id, thread_id, parent_id, parent_seq, threadline.last_seq_of($1, $2, id) + 1 AS message_count, created_at
-FROM threadline.timelines WHERE tenant_id = $1 AND thread_id = $2 ORDER BY created_at, id
+SELECT id, thread_id, parent_id, parent_seq, message_count, created_at FROM threadline.list_timelines($1, $2)
 
 -- name: list_saved_points
 SELECT name, timeline_id, seq, thread_id, created_at FROM threadline.saved_points

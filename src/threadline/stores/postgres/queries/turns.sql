@@ -54,26 +54,17 @@ SELECT threadline.lease_time($1, $2, $3)
 SELECT threadline.renew_lease($1, $2, $3, $4, $5, $6, $7, $8)
 
 -- name: expire_leases
-UPDATE threadline.turns SET lease_until = coalesce($4, now())
-WHERE tenant_id = $1 AND lease_owner = $2 AND ($3::text IS NULL OR id = $3) AND status IN ('accepted', 'running')
-    AND lease_until > coalesce($4, now())
-RETURNING threadline.notify($1, id)
+SELECT threadline.expire_leases($1, $2, $3, $4)
 
 -- name: list_lease_workers
 SELECT DISTINCT lease_owner FROM threadline.turns
 WHERE tenant_id = $1 AND status IN ('accepted', 'running') AND lease_owner IS NOT NULL ORDER BY lease_owner
 
 -- name: release_lease
-UPDATE threadline.turns SET lease_owner = NULL, lease_until = coalesce($4, now())
-WHERE tenant_id = $1 AND id = $2 AND fence = $3 AND status IN ('accepted', 'running')
-RETURNING threadline.notify($1, id)
+SELECT threadline.release_lease($1, $2, $3, $4)
 
 -- name: request_stop
-UPDATE threadline.turns SET stop_asked = true,
-    finished_at = CASE status WHEN 'accepted' THEN coalesce($3::timestamptz, now()) END,
-    status = CASE status WHEN 'accepted' THEN 'stopped' ELSE status END
-WHERE tenant_id = $1 AND id = $2 AND status IN ('accepted', 'running')
-RETURNING thread_id, threadline.notify($1, id)
+SELECT thread_id FROM threadline.request_stop($1, $2, $3)
 
 -- name: is_stop_requested
 SELECT threadline.is_stop_requested($1, $2, $3, $4)
@@ -85,8 +76,7 @@ SELECT threadline.put_chunks($1, $2, $3, $4, $5, $6, $7)
 SELECT n, chunk FROM threadline.read_chunks($1, $2, $3, $4, $5, $6)
 
 -- name: drop_chunks
-DELETE FROM threadline.turn_chunks c USING threadline.turns t
-WHERE c.tenant_id = $1 AND t.tenant_id = $1 AND t.id = c.turn_id AND t.finished_at < coalesce($2, now()) - $3::interval
+SELECT threadline.drop_chunks($1, $2, $3)
 
 -- name: lock_fence
 SELECT owner_id FROM threadline.turns WHERE tenant_id = $1 AND id = $2 AND fence = $3 FOR SHARE
@@ -131,10 +121,7 @@ JOIN threadline.summaries s ON s.tenant_id = $1 AND s.timeline_id = shown.timeli
 ORDER BY s.seq DESC LIMIT 1
 
 -- name: claim_compaction
-UPDATE threadline.threads
-SET compacting_until = threadline.from_us(threadline.shared_us($4)) + make_interval(secs => $5)
-WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL
-    AND ($3::boolean OR compacting_until IS NULL OR compacting_until <= threadline.from_us(threadline.shared_us($4)))
+SELECT threadline.claim_compaction($1, $2, $3, $4, $5)
 
 -- name: find_summary
 SELECT timeline_id, seq, text, created_at, source, model FROM threadline.find_summary($1, $2, $3, $4)
