@@ -109,7 +109,7 @@ async def _stream(result: RunResultStreaming) -> AsyncGenerator[Any, None]:
                 async for event in events:
                     yield event
             except (GeneratorExit, asyncio.CancelledError):
-                # Before the events are closed: closing them waits for a run that nobody cancelled.
+                # Before the events are closed: closing them waits for the end of a run that was not cancelled.
                 result.cancel()
                 raise
     finally:
