@@ -52,7 +52,8 @@ def sqlite_path(url: str) -> str:
         return path
     file = Path(path).expanduser()
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
+        # Conversations are private: other users of the machine may not look into a folder that is created for them.
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as exc:
         raise StoreUnavailable(f"{file.parent} cannot be created: {exc.strerror}") from exc
     return str(file)

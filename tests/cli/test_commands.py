@@ -53,6 +53,17 @@ def test_a_question_from_a_pipe_is_answered_and_stored(run: Run) -> None:
     assert listed["threads"][0]["messageCount"] == 2
 
 
+def test_other_users_of_the_machine_cannot_read_what_was_said(run: Run, home: Path) -> None:
+    run("chat", "-p", "hello")
+    folder = home / ".local/share/threadline"
+    assert (folder / "threadline.sqlite3").exists()
+    assert folder.stat().st_mode & 0o077 == 0
+    shared = home / "shared"
+    shared.mkdir(mode=0o755)
+    run("chat", "--database", str(shared / "t.db"), "-p", "hello")
+    assert shared.stat().st_mode & 0o777 == 0o755, "a folder that was there keeps its mode"
+
+
 @pytest.mark.req("S4-09", "S4-10")
 def test_resume_continues_a_thread_and_continue_the_latest_one(run: Run, thread_id: str) -> None:
     again = run("chat", "--resume", thread_id, "-p", "how many turns?", "--json").json()

@@ -139,6 +139,33 @@ def test_an_agent_at_an_address_is_added_by_the_operator(run: Run, home: Path, s
     assert run(*words).code == 4
     refused = run(*words[:2], "keyed", *words[3:], "--set", "api_key=sk-1")
     assert (refused.code, "api_key_env" in refused.err) == (2, True)
+    before = run("agents", "list").out
+    for address in ("127.0.0.1:8000", "ftp://host/v1", "http://", "http://[x"):
+        refused = run(*words[:2], "wrong", *words[3:-1], address)
+        assert (refused.code, "`base_url`: " in refused.err) == (2, True), address
+    assert run("agents", "list").out == before
+
+
+@pytest.mark.req("T-01")
+@pytest.mark.parametrize("address", ["http://[x", "::::", "https://", "\x7f"])
+def test_an_invalid_address_in_the_environment_finds_nothing_and_stops_nothing(
+    run: Run, home: Path, monkeypatch: pytest.MonkeyPatch, no_models: None, address: str
+) -> None:
+    monkeypatch.setenv("OLLAMA_HOST", address)
+    monkeypatch.setenv("OPENAI_API_KEY", "x")
+    monkeypatch.setenv("OPENAI_BASE_URL", address)
+    refused = run("init", "--yes")
+    assert (refused.code, "`base_url`: " in refused.err) == (2, True)
+    assert not user_file(home).exists()
+    assert run("chat", "-p", "hello").code == 0
+
+
+@pytest.mark.req("T-01")
+def test_the_address_that_ollama_listens_on_is_where_it_is_asked(
+    run: Run, home: Path, monkeypatch: pytest.MonkeyPatch, no_models: None, stub: StubModel
+) -> None:
+    monkeypatch.setenv("OLLAMA_HOST", f"0.0.0.0:{stub.port}")
+    assert "stub-small" in run("init", "--yes").out
 
 
 @pytest.mark.req("T-01")
@@ -149,6 +176,7 @@ def test_an_agent_at_an_address_is_added_by_the_operator(run: Run, home: Path, s
         ('[agents.a]\nprovider = "openai"\nsettings = { base_urll = "x" }\n', "unknown setting `base_urll`"),
         ('[agents.a]\nprovider = "openai"\nsettings = { api_key_env = "NO_SUCH_KEY" }\n', "NO_SUCH_KEY is not set"),
         ('[agents.a]\nprovider = "openai"\n', "no key for OpenAI"),
+        ('[agents.a]\nprovider = "openai"\nsettings = { base_url = "host:1" }\n', "`base_url`: URL must start with"),
         ('agent = "gone"\n', "got 'gone'"),
         ("windowz = 1\n", "did you mean `windows`?"),
     ],

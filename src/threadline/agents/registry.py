@@ -239,6 +239,7 @@ def _model_options(row: AgentRow, chosen: _ModelSettings, trusted: bool) -> dict
     # A tenant must not make this server send requests to the operator's network.
     if chosen.base_url is not None:
         _require_trust(row, trusted, "base_url")
+        _check_address(row, chosen.base_url)
     key = _secret(row, chosen.api_key, chosen.api_key_env, trusted)
     # Without a key the adapter would use the operator's from the environment.
     if key is None and not trusted:
@@ -250,6 +251,15 @@ def _model_options(row: AgentRow, chosen: _ModelSettings, trusted: bool) -> dict
         "options": chosen.options,
         "retrier": _retrier(chosen.attempts),
     }
+
+
+def _check_address(row: AgentRow, base_url: str) -> None:
+    from threadline.net.addresses import parse_url  # noqa: PLC0415 - only for agents with an address
+
+    try:
+        parse_url(base_url)
+    except SettingsInvalid as exc:
+        raise SettingsInvalid(f"agent {row.id!r}: `base_url`: {exc}") from exc
 
 
 def _retrier(attempts: int) -> Retrier:

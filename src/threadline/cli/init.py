@@ -17,10 +17,12 @@ import msgspec
 
 from threadline import bootstrap
 from threadline import settings as settings_
+from threadline.agents.registry import build_agent
 from threadline.cli import settings_file
 from threadline.cli.model_search import Source, find_keys, find_servers, list_models
 from threadline.cli.output import print_json
 from threadline.cli.printable import printable, shorten
+from threadline.core.channels import Agent as AgentRow
 from threadline.core.errors import AgentFailed, InvalidInput, Refused, ThreadlineError
 from threadline.settings import AgentSettings
 
@@ -101,13 +103,15 @@ def _ask(question: str) -> str:
 
 
 def _write(path: Path, source: Source, model: str) -> str:
-    """Adds the agent and makes it the default. The id under which it is written."""
+    """Adds the agent and makes it the default. The id under which it is written. SettingsInvalid if the agent cannot be
+    built, as with an invalid OPENAI_BASE_URL."""
     text = settings_file.read_text(path)
     known = settings_.load(path, environ={}).agents if path.exists() else {}
     given = {"api_key_env": source.key_variable, "base_url": source.base_url}
     agent = AgentSettings(source.provider, model, settings={name: each for name, each in given.items() if each})
     names = [source.agent_id, *(f"{source.agent_id}-{number}" for number in range(2, 100))]
     agent_id = next(name for name in names if known.get(name, agent) == agent)
+    build_agent(AgentRow(agent_id, agent_id, agent.provider, model=model, settings=agent.settings))
     if agent_id not in known:
         text = settings_file.add_agent(text, agent_id, agent)
     settings_file.write(path, settings_file.set_value(text, "agent", agent_id))

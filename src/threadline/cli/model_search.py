@@ -64,7 +64,9 @@ def find_keys(environ: Mapping[str, str]) -> list[Source]:
 def usual_servers(environ: Mapping[str, str]) -> list[Source]:
     """Servers at their usual ports; Ollama where `OLLAMA_HOST` says."""
     host = environ.get("OLLAMA_HOST", "").removeprefix("http://").rstrip("/")
-    if not host or host.startswith("0.0.0.0"):  # noqa: S104 - compared with, not listened on
+    if host.startswith("0.0.0.0"):  # noqa: S104 - what a server listens on is reached on this machine
+        host = host.replace("0.0.0.0", "127.0.0.1", 1)  # noqa: S104
+    if not host:
         return list(SERVERS)
     address = f"http://{host if ':' in host else f'{host}:11434'}/v1"
     return [SERVERS[0]._replace(base_url=address), *SERVERS[1:]]
@@ -80,8 +82,8 @@ async def find_servers(environ: Mapping[str, str], seconds: float) -> list[Sourc
 async def list_server_models(base_url: str, seconds: float) -> tuple[str, ...]:
     """The models of an OpenAI-compatible server without a key; empty if it does not answer like one. Plain sockets: an
     HTTP client would cost more time to import than the whole search takes."""
-    address = urlsplit(base_url)
     try:
+        address = urlsplit(base_url)
         async with asyncio.timeout(seconds):
             reader, writer = await asyncio.open_connection(address.hostname, address.port or 80)
             try:
@@ -139,11 +141,11 @@ async def probe_models(provider: str, base_url: str | None, key: str, seconds: f
         headers = {"x-api-key": key, "anthropic-version": "2023-06-01"}
         # Anthropic's client adds the version itself.
         base = base if base.rstrip("/").endswith("/v1") else f"{base.rstrip('/')}/v1"
-    # The addresses are in the table above, or the operator's own.
-    request = urllib.request.Request(f"{base.rstrip('/')}/models", headers=headers)  # noqa: S310
 
     def read() -> Probe:
         try:
+            # The addresses are in the table above, or the operator's own.
+            request = urllib.request.Request(f"{base.rstrip('/')}/models", headers=headers)  # noqa: S310
             with urllib.request.urlopen(request, timeout=seconds) as response:  # noqa: S310
                 return Probe(_model_names(response.read(_MOST_BYTES)), response.status)
         except urllib.error.HTTPError as exc:
