@@ -91,6 +91,10 @@ class ScreenTerminal:
         if not self._wait(is_shown):
             raise AssertionError(f"not on the screen: {texts}\n" + "\n".join(self.lines()))
 
+    def wait_until(self, is_done: Callable[[], bool]) -> None:
+        """Until something outside of the screen is so. Reads what is printed in that time."""
+        assert self._wait(is_done), "\n".join(self.lines())
+
     def wait_for_prompt(self) -> None:
         """Until a line can be typed: the status line stands below the prompt only then."""
         assert self._wait(self._is_at_prompt), "\n".join(self.lines())

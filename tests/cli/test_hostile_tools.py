@@ -116,6 +116,32 @@ def test_the_output_of_a_tool_approves_nothing(window: ScreenTerminal, stub: Stu
     window.wait_for_exit(0)
 
 
+@pytest.mark.req("A-03", "A-04")
+@pytest.mark.parametrize("is_at_once", [False, True])
+@pytest.mark.parametrize("window", ["80"], indirect=True)
+def test_what_was_typed_before_the_question_approves_nothing(
+    window: ScreenTerminal, stub: StubModel, tmp_path: Path, is_at_once: bool
+) -> None:
+    stub.replies = [[Call("write_file", {"path": "approved", "text": "x"})], ["Nothing was written."]]
+    stub.hold_after = 0
+    window.start("chat", "--tools")
+    window.wait_for_prompt()
+    if is_at_once:
+        window.type("go\ry\r")
+    else:
+        window.type("go\r")
+        window.wait_until(lambda: len(stub.requests) == 1)
+        window.type("y\r")
+    stub.release()
+    window.wait_for("Allow?", "ne[v]er:")
+    window.type("n\r")
+    window.wait_for("Nothing was written.")
+    assert not (tmp_path / "approved").exists()
+    window.wait_for_prompt()
+    window.type("\x04")
+    window.wait_for_exit(0)
+
+
 @pytest.mark.req("A-01")
 @pytest.mark.parametrize("call", [Call("nothing", {}), Call("fail", '{"x": ')], ids=["unknown", "invalid"])
 def test_a_model_that_only_calls_wrongly_is_stopped_and_the_user_is_told(run: Run, stub: StubModel, call: Call) -> None:

@@ -78,6 +78,7 @@ class World:
             sync_seconds=10.0,
         )
         self.settings = Settings(database=str(folder / "threadline.db"), agent="parrot", matrix=self.matrix)
+        self.agents: dict[str, Any] = {"parrot": as_agent(self._answer)}
         self.threadline: Threadline
 
     async def person(self, name: str, **more: Any) -> MatrixUser:
@@ -90,8 +91,9 @@ class World:
     @asynccontextmanager
     async def open(self) -> AsyncIterator[Threadline]:
         store = await open_store(self.settings, SystemClock())
-        agents = {"parrot": as_agent(self._answer)}
-        async with Threadline(store, self.settings, SystemClock(), agents=agents, timing=TIMING) as self.threadline:
+        async with Threadline(
+            store, self.settings, SystemClock(), agents=self.agents, timing=TIMING
+        ) as self.threadline:
             yield self.threadline
 
     @asynccontextmanager

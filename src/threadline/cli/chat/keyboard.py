@@ -33,7 +33,8 @@ class LineInput(Protocol):
         ...
 
     async def read_answer(self, prompt: str) -> str:
-        """The answer to a question of the program; not added to the history."""
+        """The answer to a question of the program; not added to the history. On a terminal what was typed before the
+        question was asked does not answer it."""
         ...
 
 
@@ -72,7 +73,9 @@ class Keyboard:
     async def read_answer(self, prompt: str) -> str:
         from prompt_toolkit import PromptSession  # noqa: PLC0415
 
-        answer: str = await PromptSession().prompt_async(prompt)
+        asking: Any = PromptSession()
+        _discard_typed(asking.app.input)
+        answer: str = await asking.prompt_async(prompt)
         return answer
 
 
@@ -106,6 +109,17 @@ def without_echo() -> Iterator[None]:
         yield
     finally:
         termios.tcsetattr(descriptor, termios.TCSANOW, before)
+
+
+def _discard_typed(terminal: Any) -> None:
+    """Drops the keys that wait to be read, in the terminal and in the line editor: a line that was typed ahead must not
+    approve a call that its writer has not seen."""
+    import termios  # noqa: PLC0415 - only a terminal needs it
+
+    from prompt_toolkit.input.typeahead import clear_typeahead  # noqa: PLC0415
+
+    clear_typeahead(terminal)
+    termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
 
 def _open_history(path: Path | None, pasted: PastedTexts) -> Any:
