@@ -349,7 +349,7 @@ def open(
     if settings is None:
         settings = settings_.load(overrides={"database": None if database is None else str(database)})
     elif database is not None:
-        settings = msgspec.structs.replace(settings, database=str(database))
+        settings = msgspec.structs.replace(settings, database=str(database), database_replica="")
     chosen, ticking = settings, clock or SystemClock()
     named = {name: as_agent(agent) for name, agent in (agents or {}).items()}
 

@@ -18,7 +18,12 @@ async def open_store(settings: Settings, clock: Clock | None = None, *, read_onl
     if is_postgres(url):
         with needs_postgres():
             from threadline.stores.postgres.store import PostgresStore  # noqa: PLC0415 - an extra
-        return await PostgresStore.open(url, clock=clock, limits=settings.limits, timeouts=settings.timeouts)
+        replica, timeouts = settings.database_replica or None, settings.timeouts
+        return await PostgresStore.open(
+            url, clock=clock, limits=settings.limits, timeouts=timeouts, replica_dsn=replica
+        )
+    if settings.database_replica:
+        raise SettingsInvalid("`database` must be postgresql://… beside `database_replica`, got a SQLite file")
     return await SqliteStore.open(
         sqlite_path(url),
         clock=clock,

@@ -233,6 +233,8 @@ class TracingSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     database: str = ""
+    database_replica: str = ""
+    """A streaming replica of `database`: of the one that is named in the same place."""
     tenant: str = "local"
     user: str = "local"
     agent: str = "rehearsal"
@@ -270,8 +272,12 @@ def load(
     env = os.environ if environ is None else environ
     found = settings_file(path, env)
     tree: dict[str, Any] = _read(found) if found else {}
+    named = tree.get("database")
     _merge_environment(tree, env)
     tree |= {key: value for key, value in (overrides or {}).items() if value is not None}
+    if tree.get("database") != named and "THREADLINE_DATABASE_REPLICA" not in env:
+        # The replica that the file names is that of another database.
+        tree.pop("database_replica", None)
     try:
         settings = msgspec.convert(tree, Settings, strict=False)
     except msgspec.ValidationError as exc:

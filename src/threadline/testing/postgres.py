@@ -110,6 +110,18 @@ class PostgresServer:
         self._run("initdb", "--username=postgres", "--auth=trust", "--no-locale", "--encoding=UTF8", "--no-sync")
         subprocess.run(["cp", "-a", str(self._data), str(self._pristine)], check=True, timeout=120)
 
+    def start_standby(self, directory: Path) -> PostgresServer:
+        """A streaming replica of this server, which must run: a copy of its data directory that follows its log."""
+        standby = PostgresServer(self._origin, directory)
+        standby._settings = self._settings
+        directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+        if os.geteuid() == 0:
+            os.chown(directory, _UNPRIVILEGED_ID, _UNPRIVILEGED_ID)
+        standby.bin = self.bin
+        standby._run("pg_basebackup", "-R", "-X", "stream", "-c", "fast", "-d", f"host={self.directory} user=postgres")
+        standby.ensure_started()
+        return standby
+
     def stop(self) -> None:
         if _answers(self.directory):
             self._run("pg_ctl", "-w", "-m", "immediate", "stop")

@@ -38,6 +38,8 @@ ROLES: dict[bytes, Role] = {b"u": "user", b"a": "assistant", b"s": "system"}
 _LAST_SEQ = 2**31 - 1
 """The largest value of the column's type."""
 _MAX_TURNS_IN_WINDOW = 500
+# A few messages are read sooner than a replica is asked.
+_LARGE_PAGE = 20
 
 
 class MessageOperations(Operations):
@@ -170,9 +172,11 @@ class MessageOperations(Operations):
         deleted: bool = False,
     ) -> Sequence[asyncpg.Record]:
         """The rows, also of hidden messages."""
+        count = _LAST_SEQ if last is None else last - first + 1
+        is_page = min(count, _LAST_SEQ if limit is None else limit) >= _LARGE_PAGE
         found = await self.session.call(
             _SQL["read_messages"], thread_id, timeline_id, max(first, 0), _LAST_SEQ if last is None else last, limit,
-            None, deleted, reads=True,
+            None, deleted, reads=True, is_large=is_page,
         )  # fmt: skip
         if found and found[0]["id"] is None:
             # The function does not say which of the two is missing: the error is rare, so a second query finds out.

@@ -74,7 +74,7 @@ class SearchOperations(Operations):
         most = _RANKED_WITH_FILTER if matching else _RANKED
         conditions = (matching.labels, matching.surface, matching.since_us, matching.until_us, *more)
         page = (tuple(words), most, limit, offset)
-        found = await self.session.call(_SQL[name], *page, False, *conditions, reads=True)
+        found = await self.session.call(_SQL[name], *page, False, *conditions, reads=True, is_large=True)
         if found and found[0]["thread_id"] is None:
             # A smaller batch means that nothing is left.
             while await self.index_some() >= _BATCH_SIZE:

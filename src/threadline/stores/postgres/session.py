@@ -173,10 +173,15 @@ class ScopedSession:
         return self.now_us() if self.internals.has_given_clock else None
 
     async def call(
-        self, statement: str, *values: Any, reads: bool = False, is_urgent: bool = False
+        self, statement: str, *values: Any, reads: bool = False, is_urgent: bool = False, is_large: bool = False
     ) -> list[asyncpg.Record]:
         """Calls a function of the schema. `reads` says that it writes nothing, so that it may always be repeated. An
-        urgent call does not wait for a connection behind others."""
+        urgent call does not wait for a connection behind others. A large read goes to a replica, if there is one."""
+        if is_large and self._connection is None:
+            self._refuse_if_over()
+            return await self.internals.runner.read_on_replica(
+                statement, (self.tenant_id, self.owner_id, self.role, *values)
+            )
         return await self._call(self.owner_id, statement, values, reads, is_urgent=is_urgent)
 
     async def read_for_all(self, statement: str, *values: Any) -> list[asyncpg.Record]:
@@ -305,8 +310,10 @@ async def transact(
     body: Callable[[ScopedSession], Awaitable[T]],
     *,
     serialized: bool = False,
+    is_large_read: bool = False,
 ) -> T:
-    """Runs `body` in one transaction. `serialized` waits for the user's other serialized transactions."""
+    """Runs `body` in one transaction. `serialized` waits for the user's other serialized transactions. A large read
+    runs on a replica, if there is one."""
 
     async def run(connection: asyncpg.Connection) -> tuple[T, ScopedSession]:
         session = ScopedSession(internals, scope, connection)
@@ -316,7 +323,8 @@ async def transact(
             session.end()
 
     begin = internals.begin_statement(scope, serialized=serialized)
-    result, session = await internals.runner.transact(begin, run)
+    runner = internals.runner
+    result, session = await (runner.transact_on_replica if is_large_read else runner.transact)(begin, run)
     session.publish()
     return result
 

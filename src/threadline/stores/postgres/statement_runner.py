@@ -24,6 +24,7 @@ from threadline.stores.postgres.errors import (
     translated,
 )
 from threadline.stores.postgres.pool import Pool, ReadCoalescer
+from threadline.stores.postgres.replica import PRIMARY_POSITION, Position, Replica
 
 T = TypeVar("T")
 _MAX_ATTEMPTS = 8
@@ -36,6 +37,7 @@ class StatementRunner:
         self._pool = pool
         self._urgent_pool = urgent_pool
         self._read_coalescer = ReadCoalescer(pool, self._run_on)
+        self.replica: Replica | None = None
 
     async def run(
         self, statement: str, values: tuple[Any, ...], is_read: bool, *, is_urgent: bool = False
@@ -71,24 +73,53 @@ class StatementRunner:
         finally:
             (pool or self._pool).release(connection)
 
+    async def read_on_replica(self, statement: str, values: tuple[Any, ...]) -> list[asyncpg.Record]:
+        """A read that may keep a server busy: on the replica, if there is one that can be used."""
+
+        async def read(connection: asyncpg.Connection) -> list[asyncpg.Record]:
+            with translated():
+                return await _fetch(connection, statement, values, True)
+
+        found = None if self.replica is None else await self.replica.read(read)
+        return await self.run(statement, values, True) if found is None else found
+
+    async def transact_on_replica(self, begin: str, body: Callable[[asyncpg.Connection], Awaitable[T]]) -> T:
+        """The same for several reads in one transaction."""
+
+        async def read(connection: asyncpg.Connection) -> tuple[T]:
+            return (await _transact_on(connection, begin, body),)
+
+        found = None if self.replica is None else await self.replica.read(read)
+        return await self.transact(begin, body) if found is None else found[0]
+
+    async def read_position(self) -> Position:
+        (row,) = await self.run(PRIMARY_POSITION, (), True)
+        return Position(row["lsn"], row["cluster"])
+
     async def transact(self, begin: str, body: Callable[[asyncpg.Connection], Awaitable[T]]) -> T:
         """Commits what `body` did; `begin` opens the transaction. The body runs again after a passing fault."""
         return await _with_retries(lambda: self._transact_once(begin, body))
 
     async def _transact_once(self, begin: str, body: Callable[[asyncpg.Connection], Awaitable[T]]) -> T:
         async with self._pool.borrow() as connection:
-            try:
-                with translated():
-                    # It may wait for the user's lock, and fail inside the transaction that it has begun.
-                    await connection.execute(begin)
-                result = await body(connection)
-            except BaseException as error:
-                _close_if_silent(connection, error.__cause__)
-                await _roll_back(connection)
-                raise
-            with translated():
-                await _commit(connection)
-        return result
+            return await _transact_on(connection, begin, body)
+
+
+async def _transact_on(
+    connection: asyncpg.Connection, begin: str, body: Callable[[asyncpg.Connection], Awaitable[T]]
+) -> T:
+    try:
+        with translated():
+            # It may wait for the user's lock, and fail inside the transaction that it has begun.
+            await connection.execute(begin)
+        result = await body(connection)
+    except BaseException as error:
+        _close_if_silent(connection, error.__cause__)
+        await _roll_back(connection)
+        raise
+    with translated():
+        await _commit(connection)
+    return result
 
 
 async def _with_retries(run: Callable[[], Awaitable[T]]) -> T:

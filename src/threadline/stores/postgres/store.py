@@ -43,6 +43,7 @@ from threadline.stores.postgres.messages import MessageOperations
 from threadline.stores.postgres.migrate import MIGRATIONS, find_distribution, find_pending
 from threadline.stores.postgres.places import PeopleOperations, PlaceOperations
 from threadline.stores.postgres.pool import Address, Pool, limit_statement
+from threadline.stores.postgres.replica import Replica
 from threadline.stores.postgres.retention import RetentionOperations
 from threadline.stores.postgres.search import SearchOperations
 from threadline.stores.postgres.search_indexer import SearchIndexer
@@ -76,7 +77,14 @@ class _SystemClock:
 
 class PostgresStore:
     def __init__(
-        self, pool: Pool, listener: ChangeListener, clock: Clock | None, limits: Limits, *, is_distributed: bool
+        self,
+        pool: Pool,
+        listener: ChangeListener,
+        clock: Clock | None,
+        limits: Limits,
+        *,
+        is_distributed: bool,
+        replica: Pool | None = None,
     ) -> None:
         """Use `open`."""
         self._pool = pool
@@ -86,6 +94,9 @@ class PostgresStore:
         # its renewal waits for a connection costs a turn that is well.
         self._urgent_pool = Pool(pool.address, max_size=_URGENT_CONNECTIONS, timeouts=timeouts)
         runner = StatementRunner(pool, self._urgent_pool)
+        self._replica = None
+        if replica is not None:
+            self._replica = runner.replica = Replica(replica, runner.read_position)
         self._internals = StoreInternals(
             clock=clock or _SystemClock(),
             has_given_clock=clock is not None,
@@ -112,13 +123,15 @@ class PostgresStore:
         min_size: int = 1,
         max_size: int = 10,
         listen_dsn: str | None = None,
+        replica_dsn: str | None = None,
     ) -> PostgresStore:
         """Connects with at most `max_size` connections, and one more that listens. Without a clock, leases and due
         times are by the server's clock, which all processes share, and other times by the system's.
 
         `?pgbouncer=true` in the address means a pgbouncer in transaction mode; `listen_dsn` is then the server's own
-        address. SchemaMismatch if `threadline migrate` has to run first or a right is missing. Calls that wait longer
-        than `timeouts` allow raise StoreBusy."""
+        address. Lists, searches, pages of histories and sums of usage are read at `replica_dsn`, a streaming replica,
+        while it keeps up. SchemaMismatch if `threadline migrate` has to run first or a right is missing. Calls that
+        wait longer than `timeouts` allow raise StoreBusy."""
         address = Address.parse(dsn)
         direct = Address.parse(listen_dsn) if listen_dsn else None if address.pgbouncer else address
         pool = Pool(address, max_size=max_size, timeouts=timeouts)
@@ -130,9 +143,12 @@ class PostgresStore:
         except BaseException:
             await pool.close()
             raise
+        replica = (
+            None if replica_dsn is None else Pool(Address.parse(replica_dsn), max_size=max_size, timeouts=timeouts)
+        )
         # Functions run on the nodes, whose NOTIFY does not reach the coordinator: on a cluster watches poll.
         listener = ChangeListener(None if is_distributed else direct, pool.timeouts)
-        return cls(pool, listener, clock, limits or Limits(), is_distributed=is_distributed)
+        return cls(pool, listener, clock, limits or Limits(), is_distributed=is_distributed, replica=replica)
 
     def scoped(self, scope: Scope) -> StoreSession:
         return PostgresTransaction(ScopedSession(self._internals, scope))
@@ -207,6 +223,8 @@ class PostgresStore:
         await self._internals.search_indexer.close()
         await self._internals.notifier.close()
         await self._listener.close()
+        if self._replica is not None:
+            await self._replica.close()
         await self._pool.close()
         await self._urgent_pool.close()
 

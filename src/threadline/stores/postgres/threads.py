@@ -61,6 +61,7 @@ class ThreadOperations(Operations):
             deleted,
             *(_conditions(matching) if matching else ()),
             reads=True,
+            is_large=True,
         )
         items = rows.threads(tuple(found[0].keys()), found[:limit]) if found else ()
         if len(found) <= limit or not items:
@@ -80,7 +81,7 @@ class ThreadOperations(Operations):
         listing = f"threads of {self.session.tenant_id}, archived {archived}, deleted {deleted}, {matching}"
         below = None if cursor is None else decode_cursor(listing, cursor).id
         wanted = (limit + 1, below, archived, deleted, *_conditions(matching))
-        found = await self.session.call(_SQL["list_tenant_threads"], *wanted, reads=True)
+        found = await self.session.call(_SQL["list_tenant_threads"], *wanted, reads=True, is_large=True)
         items = rows.threads(tuple(found[0].keys()), found[:limit]) if found else ()
         more = len(found) > limit
         return Page(items, encode_cursor(listing, Position(0, items[-1].id)) if more else None)

@@ -12,7 +12,7 @@ import msgspec
 
 from threadline.core.usage import USAGE_GROUPS, Charge, UsageQuery, UsageRow, day_number
 from threadline.stores import rows
-from threadline.stores.postgres.session import Operations, in_transaction
+from threadline.stores.postgres.session import Operations, ScopedSession, transact
 from threadline.stores.sql import load_queries
 
 _SQL = load_queries(__package__, "queries/usage.sql")
@@ -35,13 +35,17 @@ class UsageOperations(Operations):
         if role == "admin":
             found = await self._sum_tenant(*values, *groups)
         else:
-            found = await self.session.call(_SQL["read_usage"], *values, *groups, reads=True)
+            found = await self.session.call(_SQL["read_usage"], *values, *groups, reads=True, is_large=True)
         return [rows.usage(row) for row in found]
 
-    @in_transaction
     async def _sum_tenant(self, *values: Any) -> list[asyncpg.Record]:
-        async with self.session.as_worker():
-            return await self.session.rows(_SQL["sum_usage"], *values)
+        async def read(session: ScopedSession) -> list[asyncpg.Record]:
+            async with session.as_worker():
+                return await session.rows(_SQL["sum_usage"], *values)
+
+        if self.session.is_in_transaction:
+            return await read(self.session)
+        return await transact(self.session.internals, self.session.scope, read, is_large_read=True)
 
 
 def usage_record(charge: Charge, day: int | None) -> dict[str, Any]:
