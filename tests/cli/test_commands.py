@@ -264,7 +264,7 @@ def test_a_pinned_context_is_part_of_every_prompt(run: Run) -> None:
         (["chat", "--token", "x", "-p", "hello"], 2, "--token needs --server"),
         (["chat", "--agent", "missing", "-p", "hello"], 3, "agent 'missing' not found"),
         (["agents", "disable", "rehearsal"], 2, "is shared by all tenants"),
-        (["channels", "poll", "telegram"], 2, "threadline channels credentials set telegram"),
+        (["channels", "connect", "telegram"], 2, "threadline channels credentials set telegram"),
     ],
 )
 def test_a_wrong_command_prints_one_line_and_exits_with_a_code(
