@@ -9,7 +9,7 @@ import pytest
 from tests.agents.mcp_npm_servers import server_command
 from tests.cli.conftest import Run
 from tests.cli.screens import ScreenTerminal
-from tests.cli.stub_model import StubModel
+from tests.cli.stub_model import Call, StubModel
 from tests.cli.test_screens import stub as stub
 from tests.cli.test_screens import window as window
 from threadline.cli.chat.completions import Completions
@@ -76,6 +76,41 @@ def test_keys_pressed_during_a_reply_are_not_printed_into_it(window: ScreenTermi
     seen = "\n".join(window.lines())
     assert "^C" not in seen
     assert "later" not in seen
+
+
+@pytest.mark.req("A-06")
+def test_a_message_typed_during_a_reply_is_taken_into_it(
+    window: ScreenTerminal, stub: StubModel, tmp_path: Path
+) -> None:
+    wait = Call("run_command", {"command": "until [ -e go ]; do sleep 0.1; done"})
+    stub.replies = [["Let me look.", wait], ["Both are far."]]
+    window.start("chat", "--tools", "Is Porto far?")
+    window.wait_for("Allow?")
+    window.type("y\r")
+    window.wait_for("Allow? [y]es, [n]o, [a]lways in this chat, always in this [f]older, ne[v]er: y")
+    window.type("And Lisbon?\r")
+    window.wait_for("> And Lisbon?")
+    (tmp_path / "go").touch()
+    window.wait_for("Both are far.")
+    window.wait_for_prompt()
+    said = [message["content"] for message in stub.requests[1]["messages"] if message["role"] == "user"]
+    assert (said, len(stub.requests)) == (["Is Porto far?", "And Lisbon?"], 2)
+    window.press_until(UP, "> And Lisbon?")
+
+
+@pytest.mark.req("A-06")
+def test_a_message_that_no_reply_takes_in_is_answered_next(window: ScreenTerminal, stub: StubModel) -> None:
+    stub.replies = [["Porto is far."], ["Lisbon, too."]]
+    stub.hold_after = 0
+    window.start("chat", "Is Porto far?")
+    window.wait_until(lambda: len(stub.requests) == 1)
+    window.type("And Lisbon?\r")
+    window.wait_for("> And Lisbon?")
+    window.type("/quit\r")
+    stub.release()
+    window.wait_for("Porto is far.", "Lisbon, too.")
+    window.wait_for_exit(0)
+    assert stub.questions() == ["Is Porto far?", "And Lisbon?"]
 
 
 @pytest.mark.req("T-04")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import logging
 import os
 import shlex
@@ -11,7 +10,7 @@ import sys
 
 from threadline.cli.chat.approval import AllowAll, TerminalApprover
 from threadline.cli.chat.backend import ChatBackend, open_backend
-from threadline.cli.chat.keyboard import LineInput, without_echo
+from threadline.cli.chat.keyboard import LineInput
 from threadline.cli.chat.screen import Screen
 from threadline.cli.chat.session import ChatOptions, ChatSession
 from threadline.cli.chat.thread_choice import choose_thread
@@ -75,7 +74,7 @@ async def open_session(
         memory=backend.memory,
         failure=backend.failure,
         list_agents=backend.list_agents,
-        while_printing=without_echo if keyboard.is_terminal else contextlib.nullcontext,
+        while_printing=keyboard.take_lines,
     )
     if backend.failure is not None and backend.is_in_memory:
         session.mark_in_memory(backend.failure)

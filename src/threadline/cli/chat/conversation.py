@@ -45,6 +45,9 @@ class Conversation:
             session.screen.line(f"> {printable(first, multiline=True)}")
         while True:
             await self._refresh(session, commands)
+            if not text and session.typed_ahead:
+                text = session.typed_ahead.pop(0)
+                session.screen.line(f"> {printable(text, multiline=True)}")
             try:
                 text = text or await self.keyboard.read_line("> ")
             except KeyboardInterrupt:

@@ -2,7 +2,7 @@
 
 Alt-Enter, or Enter after a backslash, continues the text on the next line; the whole message is one entry of the
 history. Long pasted texts are shown as a mark and sent whole. Between lines the terminal does not echo what is typed,
-so that neither `^C` nor the next question is printed into a reply.
+so that neither `^C` nor the next question is printed into a reply; a line that is sent with Enter is handed over.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from threadline.cli.chat.pasted_text import PastedTexts
+from threadline.cli.chat.typed_lines import TypedLines
 from threadline.core.errors import ExtraMissing
 
 if TYPE_CHECKING:
@@ -37,6 +38,11 @@ class LineInput(Protocol):
         question was asked does not answer it."""
         ...
 
+    def take_lines(self, take: Callable[[str], None]) -> contextlib.AbstractContextManager[None]:
+        """While entered, as a reply is printed: what is typed is not printed, and each line that is sent goes to
+        `take`."""
+        ...
+
 
 class Keyboard:
     """Reads from a terminal with prompt_toolkit. `status` is printed below the line while it is typed."""
@@ -55,6 +61,7 @@ class Keyboard:
         except ModuleNotFoundError as exc:
             raise ExtraMissing("chat", "the line editor of threadline chat") from exc
         self._pasted = PastedTexts()
+        self._typed: TypedLines | None = None
         self._session: Any = PromptSession(
             history=_open_history(history, self._pasted),
             completer=_completer(completions),
@@ -74,9 +81,24 @@ class Keyboard:
         from prompt_toolkit import PromptSession  # noqa: PLC0415
 
         asking: Any = PromptSession()
-        _discard_typed(asking.app.input)
-        answer: str = await asking.prompt_async(prompt)
+        with self._typed.paused() if self._typed is not None else contextlib.nullcontext():
+            _discard_typed(asking.app.input)
+            answer: str = await asking.prompt_async(prompt)
         return answer
+
+    @contextlib.contextmanager
+    def take_lines(self, take: Callable[[str], None]) -> Iterator[None]:
+        def remember(text: str) -> None:
+            self._session.history.append_string(text)
+            take(text)
+
+        with _without_echo():
+            self._typed = TypedLines(sys.stdin.fileno(), remember)
+            try:
+                with self._typed.listen():
+                    yield
+            finally:
+                self._typed = None
 
 
 class PipedInput:
@@ -94,10 +116,13 @@ class PipedInput:
     async def read_answer(self, prompt: str) -> str:
         return await self.read_line(prompt)
 
+    def take_lines(self, take: Callable[[str], None]) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
 
 @contextlib.contextmanager
-def without_echo() -> Iterator[None]:
-    """While entered, the terminal does not print what is typed. It is kept for the next line that is read."""
+def _without_echo() -> Iterator[None]:
+    """While entered, the terminal does not print what is typed."""
     import termios  # noqa: PLC0415 - only a terminal needs it
 
     descriptor = sys.stdin.fileno()

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -32,6 +32,8 @@ from threadline.ports.gateway import Gateway, GatewayReply, GatewayThread
 
 if TYPE_CHECKING:
     from threadline.cli.chat.memory_copy import MemoryCopy
+
+TakeLine: TypeAlias = Callable[[str], None]
 
 # Most replies start within two seconds; a longer silence is explained if the turn is still queued.
 _SILENCE_SECONDS = 2.0
@@ -61,6 +63,13 @@ class Answer(NamedTuple):
     turn: TurnInfo | None = None
 
 
+class _Steering(NamedTuple):
+    """A message that was typed during a reply, and the task that sends it."""
+
+    text: str
+    sent: asyncio.Future[GatewayReply]
+
+
 class ChatSession:
     def __init__(
         self,
@@ -74,10 +83,11 @@ class ChatSession:
         memory: MemoryCopy | None = None,
         failure: StoreFailed | None = None,
         list_agents: Callable[[], Awaitable[Sequence[str]]] | None = None,
-        while_printing: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
+        while_printing: Callable[[TakeLine], contextlib.AbstractContextManager[None]] | None = None,
     ) -> None:
         """`new_thread` are the fields of threads that the chat creates. The chat continues on `memory` if the store
-        fails; `failure` says why it was opened only for reading. A reply is printed inside of `while_printing`."""
+        fails; `failure` says why it was opened only for reading. A reply is printed inside of `while_printing`, which
+        hands over the lines that are typed while it is entered."""
         self.gateway = gateway
         self.screen = screen
         self.options = options
@@ -92,8 +102,11 @@ class ChatSession:
         self._memory = memory
         self._failure = failure
         self._list_agents = list_agents
-        self._while_printing = while_printing
+        self._while_printing = while_printing or (lambda _: contextlib.nullcontext())
         self._is_stop_requested = False
+        self.typed_ahead: list[str] = []
+        """Lines that were typed during a reply and are no message for it: to be handled next."""
+        self._steering: list[_Steering] = []
 
     @property
     def working_dir(self) -> str | None:
@@ -229,14 +242,14 @@ class ChatSession:
         self.screen.begin_reply(accepted)
         fold = Fold()
         try:
-            with self._while_printing(), self._stop_on_interrupt(reply):
+            with self._while_printing(self._take_line), self._stop_on_interrupt(reply):
                 silence = asyncio.create_task(self._explain_silence(reply))
                 try:
                     await self._print_events(_cancel_at_first(silence, aiter(reply)), fold)
                 finally:
                     silence.cancel()
                     await asyncio.wait((silence,))
-            return await self._read_outcome(reply, fold)
+            answer = await self._read_outcome(reply, fold)
         except StoreFailed as exc:
             if question is None or self._memory is None:
                 raise
@@ -250,6 +263,42 @@ class ChatSession:
             if not parts:
                 return await self._ask(question)
             return Answer(status, parts, is_saved=False, error=fold.failure)
+        await self._follow_steered()
+        return answer
+
+    def _take_line(self, text: str) -> None:
+        """A line that was typed while a reply is printed. Commands and messages that mention resources wait."""
+        if self.is_in_memory or text.startswith("/") or "@" in text:
+            self.typed_ahead.append(text)
+            return
+        # Sent in a task, because the reply is being printed. `_follow_steered` waits for it.
+        self._steering.append(_Steering(text, asyncio.ensure_future(self._steer(text))))
+
+    async def _steer(self, text: str) -> GatewayReply:
+        """Sends a message to the reply that runs: it is taken in before the model's next call, or answered next."""
+        assert self.thread is not None  # a reply of it is being printed
+        agent, model = self.options.agent, self.options.model
+        question = user(text, id=new_id())
+        reply = self.thread.ask(question, agent=agent, model=model, policy="steer", approver=self._approver)
+        await reply.accept()
+        self.screen.note(f"> {printable(text, multiline=True)}")
+        return reply
+
+    async def _follow_steered(self) -> None:
+        """Prints the replies to messages that no reply took in."""
+        while self._steering:
+            steering = self._steering.pop(0)
+            try:
+                reply = await steering.sent
+            except StoreFailed:
+                # Asked again like any question, which finds out how the chat continues.
+                self.typed_ahead.append(steering.text)
+                continue
+            except ThreadlineError as exc:
+                self.screen.error(str(exc))
+                continue
+            if (await reply.turn()).taken_by is None:
+                await self._follow(reply)
 
     async def _explain_silence(self, reply: GatewayReply) -> None:
         await asyncio.sleep(_SILENCE_SECONDS)
