@@ -90,11 +90,11 @@ class TestPolling:
         assert isinstance(busy, Transient)
         assert "webhook" in busy.reason
         small_stage.telegram.webhook = None
-        await small_stage.system.delete_credentials("telegram")
+        scope = Scope(small_stage.tenant_id, "root", "admin")
+        await small_stage.threadline.messaging.credentials.delete(scope, "telegram")
         with pytest.raises(NotFound):
             await polling.poll(small_stage.tenant_id, 0, held_seconds=0)
         wrong = {**small_stage.telegram.secrets, "bot_token": "123456:another"}
-        scope = Scope(small_stage.tenant_id, "root", "admin")
         await small_stage.threadline.messaging.credentials.put(scope, "telegram", wrong)
         with pytest.raises(SettingsInvalid, match="refused"):
             await polling.poll(small_stage.tenant_id, 0, held_seconds=0)
