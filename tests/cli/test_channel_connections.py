@@ -79,6 +79,8 @@ async def test_no_kill_loses_a_message_or_doubles_an_answer(
             await process.communicate()
         process = await start()
         try:
+            # Everything may be answered already: a process that still starts does not know how to stop in order.
+            await slack.sockets.until_connected(slack.sockets.opened + 1, seconds=120)
             await asyncio.gather(*pushed)
             said = [reply.text for reply in await slack.replies(3 * kills, seconds=240)]
         finally:
