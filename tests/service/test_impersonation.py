@@ -30,7 +30,7 @@ from threadline.testing.clock import ManualClock
 ASKING = msgspec.structs.replace(SERVICE, authentication=True)
 OWN_DATA = ("chat", "threads", "saves", "agents", "openai", "mcp")
 """Tags of the operations on what belongs to the user."""
-FOR_OTHERS_TOO = {"readMe", "listLinks", "removeLink", "listUsage"}
+FOR_OTHERS_TOO = {"readMe", "readHome", "chooseHome", "listLinks", "removeLink", "listUsage"}
 """Beside chat, threads, saves, agents and the routes of OpenAI's clients."""
 UNDO = f"{THREADS}/key/undo"
 

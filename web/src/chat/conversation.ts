@@ -6,10 +6,10 @@ import { useChat } from "@ai-sdk/react";
 import { lastAssistantMessageIsCompleteWithApprovalResponses, type UIMessage } from "ai";
 import { useCallback, useMemo, useRef, useState } from "preact/hooks";
 import { call, errorText, type Head, type History, type Thread, threadPath } from "../api";
-import { makeHomeIfWanted } from "../home";
 import { addStarted, refresh as refreshThreads, removeStarted } from "../threads/store";
 import { toast } from "../ui/toasts";
 import type { Choice } from "./AgentChoice";
+import { useBeginning } from "./beginning";
 import { paragraphs, useWriting } from "./drafts";
 import { type Facts, useFacts } from "./facts";
 import { useFollowing } from "./following";
@@ -88,26 +88,12 @@ export function useConversation(initial: History): Conversing {
   const now = useRef({ isBusy, error, messages, isPast, version: "" });
   Object.assign(now.current, { isBusy, error, messages, isPast });
 
-  const isBegunHere = useRef(false);
-  /** The first message named it for one turn; the thread gets it when it is stored. */
-  const firstModel = useRef<string | undefined>(undefined);
+  const { begin, settle } = useBeginning(stateKey);
   const refresh = useCallback(async (): Promise<History | null> => {
     const wanted = now.current.isPast ? PAGE : Math.max(PAGE, now.current.messages.length);
     const last = now.current.messages.at(-1);
     const fresh = await call<History>("GET", `${threadPath(stateKey)}?tail=${wanted}`);
-    if (fresh.id && isBegunHere.current) {
-      isBegunHere.current = false;
-      void makeHomeIfWanted(stateKey).catch((failure: unknown) => toast(errorText(failure), { kind: "error" }));
-    }
-    const model = firstModel.current;
-    if (fresh.id && model) {
-      firstModel.current = undefined;
-      // If it fails, the select shows that the next reply has the agent's own model.
-      await call("PATCH", threadPath(stateKey), { model }).then(
-        () => Object.assign(fresh, { model }),
-        () => undefined,
-      );
-    }
+    await settle(fresh);
     // The response is older than a message that was sent in between.
     if (now.current.isBusy || now.current.messages.at(-1)?.id !== last?.id) return null;
     const unsent = now.current.error ? unsentOf(now.current.messages, fresh.messages) : [];
@@ -126,7 +112,7 @@ export function useConversation(initial: History): Conversing {
     refreshFacts();
     void refreshThreads();
     return fresh;
-  }, [stateKey, setMessages, clearError, refreshFacts, writing.held, writing.change]);
+  }, [stateKey, setMessages, clearError, refreshFacts, settle, writing.held, writing.change]);
 
   const isResuming = useRef(false);
   /** Reads the stream of the running turn, unless this page already does. */
@@ -247,8 +233,7 @@ export function useConversation(initial: History): Conversing {
       writing.change({ draft: "", queued: isBusy ? text : "" });
       if (!isThere && !isBusy) {
         addStarted(stateKey, text);
-        isBegunHere.current = true;
-        firstModel.current = choice.model;
+        begin(choice.model);
       }
       const more = isThere ? {} : { body: choice };
       const ready = isPast ? refresh() : choosing.current;
