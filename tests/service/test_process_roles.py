@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import signal
+import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -18,8 +19,14 @@ from tests.service.processes import SECONDS, Service, Started, ask, eventually, 
 from threadline.cli.main import main
 
 BOTH = pytest.mark.parametrize("address", ["file", pytest.param("postgres", marks=pytest.mark.slow)], indirect=True)
-# The web process and its workers share what is in it; other tests do not.
-RUNTIME = "XDG_RUNTIME_DIR"
+
+
+@pytest.fixture(autouse=True)
+def runtime_folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What the web process and its workers share, and other tests do not. The paths of sockets in it must be short."""
+    with tempfile.TemporaryDirectory(prefix="tl-") as folder:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", folder)
+        yield
 
 
 class Split(NamedTuple):
@@ -46,7 +53,6 @@ class Split(NamedTuple):
 
 @contextmanager
 def split(address: str, tmp_path: Path, workers: int = 2, **env: str) -> Iterator[Split]:
-    env = {RUNTIME: str(tmp_path), **env}
     with ExitStack() as stack:
         web = ("serve", "--role", "web", "--port", "0", "--database", address)
         opened = stack.enter_context(started(tmp_path / "web.log", *web, **env))
@@ -55,7 +61,6 @@ def split(address: str, tmp_path: Path, workers: int = 2, **env: str) -> Iterato
 
 def worker(stack: ExitStack, address: str, tmp_path: Path, number: int, **env: str) -> Started:
     command = ("worker", "--port", "0", "--database", address)
-    env = {RUNTIME: str(tmp_path), **env}
     return stack.enter_context(started(tmp_path / f"worker-{number}.log", *command, **env))
 
 
@@ -137,7 +142,7 @@ def test_a_turn_continues_while_its_web_process_is_replaced(address: str, tmp_pa
     env = {"THREADLINE_SERVICE__GRACE_SECONDS": "0.1"}
     with (
         split(address, tmp_path, workers=1, **env) as process,
-        started(tmp_path / "next.log", *web, **{RUNTIME: str(tmp_path)}) as other,
+        started(tmp_path / "next.log", *web) as other,
     ):
         with ask(process.service, "slow 5"):
             process.busy()

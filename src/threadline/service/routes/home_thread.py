@@ -55,7 +55,7 @@ class HomeThreadRoutes:
             "The caller's private chats continue it from the next message on, unless they were moved to other threads. "
             "`conflict` if others read a place that continues the thread: branch it first."
         ),
-        body=Body(ChooseHomeBody, {"a thread": {"thread": "trip-to-lisbon"}}),
+        body=Body(ChooseHomeBody, {"a thread": {"thread": "lisbon"}}),
         errors=(errors.NotFound, errors.InvalidName, errors.Conflict),
     )
     async def choose_home(self, request: Request) -> Response:
