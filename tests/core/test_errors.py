@@ -61,6 +61,11 @@ SAID: list[tuple[ThreadlineError, str, dict[str, object]]] = [
         {"budget": "tenant", "resets_at": None},
     ),
     (
+        errors.NoWorker(12.3),
+        "no worker has taken a turn for 12 seconds: try again in a few seconds",
+        {},
+    ),
+    (
         errors.EncryptionKeyMissing(),
         "no key to encrypt secrets with: run `threadline vault key` and add it to [vault.keys]",
         {},

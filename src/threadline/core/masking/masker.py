@@ -41,9 +41,16 @@ def _shared_prefilter(with_re2: bool | None) -> Prefilter:
     return make_prefilter((*TEXT_RULES, *KEY_RULES, VALUE_KEY_RULE), with_re2=with_re2)
 
 
+@cache
+def _shared_partial_matches() -> PartialMatches:
+    """One per process, for the same reason."""
+    return PartialMatches(TEXT_RULES)
+
+
 def compile_rules() -> None:
     """Compiles what every masker of this process uses, which is otherwise done with the first texts: about 75 ms."""
     _shared_prefilter(None)
+    _shared_partial_matches()
     for rule in (*TEXT_RULES, *KEY_RULES, *QUOTED_NAME_RULES, VALUE_KEY_RULE):
         rule.compile()
     for complete in (True, False):
@@ -60,10 +67,6 @@ class SecretMasker:
     @cached_property
     def _prefilter(self) -> Prefilter:
         return _shared_prefilter(self._with_re2)
-
-    @cached_property
-    def _partial_matches(self) -> PartialMatches:
-        return PartialMatches(TEXT_RULES)
 
     def mask_text(self, text: str) -> str:
         raw = text.encode("utf-8", "surrogatepass")
@@ -91,7 +94,7 @@ class SecretMasker:
 
     def stream(self) -> StreamMasker:
         """For one text that arrives in chunks."""
-        return StreamMasker(self._text_rules, self._partial_matches)
+        return StreamMasker(self._text_rules, _shared_partial_matches())
 
     def _mask_value(self, value: Any, kind: str | None, depth: int) -> Any:
         """`kind` is the kind of secret that an enclosing name announces, if any."""
