@@ -40,8 +40,8 @@ IN_ORDER = {
     "queues.sql": {"find_due"},
     "search.sql": {"read_pending", "find_newest"},
 }
-PENDING = "USING INDEX threads_to_index"
-"""A partial index that holds only titles which are not indexed yet."""
+PENDING = tuple(f"INDEX {name}" for name in ("threads_to_index", "turns_active", "outbox_pending"))
+"""Partial indexes that hold only work which is left: titles to index, turns and deliveries that have not ended."""
 LARGE = ("messages", "m", "threads", "t", "timelines", "l", "turns", "r", "turn_chunks", "c", "outbox", "append_keys")
 
 
