@@ -71,10 +71,10 @@ CREATE FUNCTION threadline.claim_turns(
 DECLARE
     entered constant boolean := threadline.enter_scope(_tenant, _owner, _role);
     at constant timestamptz := threadline.from_us(threadline.shared_us(_now_us));
-    found record;
+    due record;
     claimed threadline.turns;
 BEGIN
-    FOR found IN
+    FOR due IN
         SELECT t.id, NOT EXISTS (
             SELECT FROM threadline.turns e
             WHERE e.tenant_id = _tenant AND e.thread_id = t.thread_id AND e.place < t.place
@@ -86,10 +86,10 @@ BEGIN
             AND (t.surface = ANY (_always) OR t.lease_until > at - make_interval(secs => _within))
         ORDER BY t.place LIMIT _limit FOR UPDATE OF t SKIP LOCKED
     LOOP
-        UPDATE threadline.turns t SET status = CASE WHEN found.is_first THEN 'running' ELSE t.status END,
-            fence = t.fence + found.is_first::integer, lease_owner = _worker,
+        UPDATE threadline.turns t SET status = CASE WHEN due.is_first THEN 'running' ELSE t.status END,
+            fence = t.fence + due.is_first::integer, lease_owner = _worker,
             lease_until = at + make_interval(secs => _seconds)
-        WHERE t.tenant_id = _tenant AND t.id = found.id AND (found.is_first OR t.status = 'accepted')
+        WHERE t.tenant_id = _tenant AND t.id = due.id AND (due.is_first OR t.status = 'accepted')
         RETURNING t.* INTO claimed;
         IF FOUND THEN
             RETURN NEXT claimed;
