@@ -24,6 +24,8 @@ NOT_FOR_A_TEST = {
     "Inbox and outbox": "says what the class is",
     "For periodic sweeps": "names the caller",
     "never reachable from a request": "is about who calls it",
+    "For sweeps that run all the time: what they cost must not depend on how many tenants there are": "is the reason",
+    "An announcement may be lost, so those sweep as well": "is advice to the caller",
     "A hint: read again": "is advice to the caller",
     "`work` may await only the operations of its Transaction, and is run again from the start after a temporary "
     "failure": "is the caller's part of the contract",

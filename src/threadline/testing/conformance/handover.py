@@ -28,7 +28,7 @@ class TestHandingOver:
     async def test_a_turn_is_accepted_for_any_process(
         self, alice: Transaction, system: Transaction, clock: ManualClock
     ) -> None:
-        """A lease without a worker hands it over"""
+        """a lease without a worker hands it over (see `Turn.is_handed_over`)"""
         stored = await accept_new(alice, clock, lease=FOR_ANYONE)
         assert (stored.leased, stored.turn.status, stored.turn.is_handed_over) == (False, "accepted", True)
         assert stored.turn == await alice.turn("turn-1")
@@ -82,7 +82,7 @@ class TestHandingOver:
     async def test_of_many_that_claim_at_the_same_time_each_gets_others(
         self, alice: Transaction, system: Transaction, clock: ManualClock
     ) -> None:
-        """each for one caller only"""
+        """Leases up to `limit` turns that were handed over, in order of acceptance, each for one caller only."""
         for number in range(12):
             await accept_new(alice, clock, f"turn-{number:02}", lease=FOR_ANYONE, new_thread=NewThread())
         claimed = await asyncio.gather(*(claim(system, f"w{number}", limit=3) for number in range(8)))
@@ -107,7 +107,8 @@ class TestHandingOver:
         assert await claim(alice) == [("turn-1", "running", 1)]
 
     async def test_announced_work_wakes_who_watches_for_it(self, store: Store, alice: Transaction) -> None:
-        """wakes the processes that watch for work"""
+        """After the commit of a turn that was handed over, or of a delivery that another process sends: wakes the
+        processes that watch for work. Watches for work in all tenants."""
         async with asyncio.timeout(30), store.watch_work() as watch:
             waiting = asyncio.create_task(watch.wait(60))
             await asyncio.sleep(0)

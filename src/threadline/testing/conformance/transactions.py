@@ -205,7 +205,8 @@ class TestTheStore:
     async def test_a_tenant_with_a_turn_that_has_not_ended_is_busy(
         self, store: Store, alice: Transaction, other_tenant: Transaction
     ) -> None:
-        """The tenants with a turn that has not ended"""
+        """The tenants with a turn that has not ended, a platform's message whose turn may need an answer, or a delivery
+        that is not settled; others, too, where finding out would take longer than looking."""
         await create_thread_with(alice, "a")
         thread = await create_thread_with(other_tenant, "b")
         # A store that cannot tell names every tenant.
@@ -219,7 +220,6 @@ class TestTheStore:
     async def test_a_tenant_with_an_unanswered_message_or_an_unsettled_delivery_is_busy(
         self, store: Store, system: Transaction, clock: ManualClock
     ) -> None:
-        """a platform's message whose turn may need an answer, or a delivery that is not settled"""
         tenant_id = system.scope.tenant_id
         await system.claim_inbox("slack", "Ev1", owner_id="alice")
         at_rest = tenant_id in await store.busy_tenants()
