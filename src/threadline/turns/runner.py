@@ -106,7 +106,8 @@ class Runner:
         self._queue = ThreadQueue()
         self._tasks: dict[str, TurnTask] = {}
         self._waiting: set[str] = set()
-        """Turns whose task waits for a lease. A caller that already holds the lease replaces the waiting task."""
+        """Turns whose task has no lease, from its creation to its end. A caller that holds the lease replaces the task:
+        otherwise the task would see that the turn runs, and leave it to that caller."""
         self._stopping: set[str] = set()
         self._elsewhere: set[str] = set()
         """Turns for which this process waited, and that another one ran."""
@@ -144,7 +145,9 @@ class Runner:
         self._streams.open(scope.tenant_id, turn)
         if is_leased:
             coroutine = self._run_agent(scope, turn, approver, thread, must_answer=turn.surface in CHANNELS)
+            self._waiting.discard(turn.id)
         else:
+            self._waiting.add(turn.id)
             coroutine = self._run_in_order(scope, turn, approver, self._queue.find_previous(scope.tenant_id, turn))
         task = asyncio.create_task(coroutine, name=f"turn {turn.id}")
         self._tasks[turn.id] = task
@@ -157,6 +160,7 @@ class Runner:
         failure = None if task.cancelled() else task.exception()
         if self._tasks.get(turn_id) is task:
             del self._tasks[turn_id]
+            self._waiting.discard(turn_id)
             self._stopping.discard(turn_id)
             self._ending.discard(turn_id)
             has_ended = failure is None and not task.cancelled() and task.result() is not None
@@ -247,17 +251,17 @@ class Runner:
         return await self._run_agent(scope, leased, approver, None, must_answer=must_answer)
 
     async def _acquire(self, scope: Scope, turn: Turn, previous: TurnTask | None) -> Turn | None:
-        self._waiting.add(turn.id)
         try:
-            return await self._leases.acquire(scope, turn, previous, self.make_way)
+            leased = await self._leases.acquire(scope, turn, previous, self.make_way)
         except asyncio.CancelledError:
             is_handed_over = turn.surface in CHANNELS or (self._hands_over and turn.surface != "cli")
             if is_handed_over and turn.id not in self._stopping:
                 self._ending.add(turn.id)
                 await self._leases.hand_over_waiting(scope, turn)
             raise
-        finally:
+        if leased is not None:
             self._waiting.discard(turn.id)
+        return leased
 
     async def _run_agent(
         self, scope: Scope, turn: Turn, approver: Approver, thread: Thread | None, *, must_answer: bool
