@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import threadline
-from tests.frameworks.killed_writer import SESSION
+from tests.frameworks.killed_writer import ITEMS, SESSION
 from threadline.adapters.adk import ThreadlineSessionService
 from threadline.adapters.langgraph import ThreadlineSaver
 from threadline.adapters.openai_agents import ThreadlineSession
@@ -41,8 +41,8 @@ async def adk(opened: threadline.Threadline) -> tuple[int, int]:
 
 
 async def openai_agents(opened: threadline.Threadline) -> tuple[int, int]:
-    items = await ThreadlineSession(SESSION, opened.as_user()).get_items()
-    shown = await (await opened.as_user().thread(SESSION)).messages()
+    items = await ThreadlineSession(ITEMS, opened.as_user()).get_items()
+    shown = await (await opened.as_user().thread(ITEMS)).messages()
     assert [message.text for message in shown] == [item["content"] for item in items]
     assert len(items) % 2 == 0
     return len(items) // 2, len(shown) // 2

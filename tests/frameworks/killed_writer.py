@@ -11,6 +11,8 @@ from typing import Any
 import threadline
 
 SESSION = "killed"
+# Sessions of OpenAI Agents name threads as LangGraph does: with the same name they would continue its thread.
+ITEMS = f"{SESSION}-items"
 
 
 def say(step: int) -> None:
@@ -58,7 +60,7 @@ async def adk(opened: threadline.Threadline) -> None:
 async def openai_agents(opened: threadline.Threadline) -> None:
     from threadline.adapters.openai_agents import ThreadlineSession
 
-    session = ThreadlineSession(SESSION, opened.as_user())
+    session = ThreadlineSession(ITEMS, opened.as_user())
     for step in itertools.count(len(await session.get_items()) // 2):
         answer = {"role": "assistant", "content": f"answer {step}"}
         await session.add_items([{"role": "user", "content": f"question {step}"}, answer])

@@ -83,11 +83,8 @@ async def test_pydantic_ai_keeps_its_history_here(kind: str, tmp_path: Path) -> 
     run_pytest([HERE / "check_pydantic_ai.py"], variables={"FRAMEWORK_TEST_DATABASE": database})
 
 
-# Writers of OpenAI Agents are slow: once in about thirty series of kills an odd number of items was found; its
-# cause is not known yet.
 @pytest.mark.req("G-09")
 @pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("writers", ["langgraph or adk", pytest.param("openai_agents", marks=pytest.mark.slow)])
-async def test_messages_and_state_of_frameworks_are_stored_together(kind: str, writers: str, tmp_path: Path) -> None:
+async def test_messages_and_state_of_frameworks_are_stored_together(kind: str, tmp_path: Path) -> None:
     database = str(tmp_path / "killed.db") if kind == "sqlite" else await postgres_database()
-    run_pytest([HERE / "check_killed_writers.py"], "-k", writers, variables={"FRAMEWORK_TEST_DATABASE": database})
+    run_pytest([HERE / "check_killed_writers.py"], variables={"FRAMEWORK_TEST_DATABASE": database})
