@@ -106,8 +106,7 @@ class Runner:
         self._queue = ThreadQueue()
         self._tasks: dict[str, TurnTask] = {}
         self._waiting: set[str] = set()
-        """Turns whose task has no lease, from its creation to its end. A caller that holds the lease replaces the task:
-        otherwise the task would see that the turn runs, and leave it to that caller."""
+        """Turns whose task has no lease. A caller that holds it replaces the task, which would leave the turn to it."""
         self._stopping: set[str] = set()
         self._elsewhere: set[str] = set()
         """Turns for which this process waited, and that another one ran."""
@@ -160,9 +159,8 @@ class Runner:
         failure = None if task.cancelled() else task.exception()
         if self._tasks.get(turn_id) is task:
             del self._tasks[turn_id]
-            self._waiting.discard(turn_id)
-            self._stopping.discard(turn_id)
-            self._ending.discard(turn_id)
+            for noted in (self._waiting, self._stopping, self._ending):
+                noted.discard(turn_id)
             has_ended = failure is None and not task.cancelled() and task.result() is not None
             # The stream here has no events of a turn that ran elsewhere: its readers must continue in the store.
             has_ended = has_ended and turn_id not in self._elsewhere
@@ -247,21 +245,19 @@ class Runner:
             self._elsewhere.add(turn.id)
             stored = await self._store.scoped(scope).turn(turn.id)
             return None if stored is None or stored.is_active else stored
+        self._waiting.discard(turn.id)
         must_answer = turn.surface in CHANNELS or turn.is_handed_over
         return await self._run_agent(scope, leased, approver, None, must_answer=must_answer)
 
     async def _acquire(self, scope: Scope, turn: Turn, previous: TurnTask | None) -> Turn | None:
         try:
-            leased = await self._leases.acquire(scope, turn, previous, self.make_way)
+            return await self._leases.acquire(scope, turn, previous, self.make_way)
         except asyncio.CancelledError:
             is_handed_over = turn.surface in CHANNELS or (self._hands_over and turn.surface != "cli")
             if is_handed_over and turn.id not in self._stopping:
                 self._ending.add(turn.id)
                 await self._leases.hand_over_waiting(scope, turn)
             raise
-        if leased is not None:
-            self._waiting.discard(turn.id)
-        return leased
 
     async def _run_agent(
         self, scope: Scope, turn: Turn, approver: Approver, thread: Thread | None, *, must_answer: bool
